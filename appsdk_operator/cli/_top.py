@@ -1,4 +1,4 @@
-"""A terminal that follows an operator: the tables of the debug page, from its JSON."""
+"""A terminal that follows an operator: the tables of the live page, from its JSON."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class UnreadableError(click.ClickException):
 
 @final
 class Fetcher:
-    """Reads JSON from a debug server; :meth:`stop` ends what is being read. Thread-safe."""
+    """Reads JSON from a live page; :meth:`stop` ends what is being read. Thread-safe."""
 
     def __init__(self, url: str, token: str = "") -> None:
         """Read below ``url``.
 
         Args:
             url: ``http://host:port`` or ``https://host:port``.
-            token: a bearer token for a debug server behind an AuthFilter; ``""``: none.
+            token: a bearer token for a live page behind an AuthFilter; ``""``: none.
 
         Raises:
             click.UsageError: it is not such a URL.
@@ -64,7 +64,7 @@ class Fetcher:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise click.UsageError(
-                f"{url} is not a URL of a debug server, such as http://127.0.0.1:6060"
+                f"{url} is not the URL of a live page, such as http://127.0.0.1:6060"
             )
         self._base = f"{parts.scheme}://{parts.netloc}"
         self._is_tls = parts.scheme == "https"
@@ -95,7 +95,10 @@ class Fetcher:
                 self._open.discard(connection)
             connection.close()
         if status != 200:
-            hint = {401: "give --token-file", 404: "is it a debug server of this kit?"}
+            hint = {
+                401: "give --token-file",
+                404: "is it the live page of an operator of this kit?",
+            }
             raise UnreadableError(f"{self._base} answers {status}: {hint.get(status, reason)}")
         if not isinstance(found, dict) or found.get("version") != _VERSION:
             raise UnreadableError(
@@ -131,7 +134,7 @@ def forwarded(pod: str, port: int, arguments: Sequence[str]) -> Iterator[str]:
 
     Args:
         pod: the pod, or ``deployment/name`` and the like.
-        port: the port of the debug server in it.
+        port: the port of the live page in it.
         arguments: further arguments of kubectl, such as ``--namespace``.
 
     Raises:

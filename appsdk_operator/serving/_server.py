@@ -128,6 +128,8 @@ class HTTPServer:
             raise ValueError(f"shutdown_delay={shutdown_delay}: use at least 0 seconds")
         tls = _checked_tls(tls, certificates)
         self.name: Final = name
+        self.purpose: str = ""
+        """What it serves, for the log line of its start; its owner may set it."""
         self.only_serve_when_leader: Final = only_serve_when_leader
         self._limits = limits or HTTPLimits()
         self._clock = clock = present_clock(clock)
@@ -326,7 +328,8 @@ class HTTPServer:
             if self._certificates is not None:
                 watch = self._certificates.run
                 self._accept_threads.start("certificates", lambda: watch(own))
-            _log.info("the %s server listens on %s", self.name, self._address)
+            purpose = f": {self.purpose}" if self.purpose else ""
+            _log.info("the %s server listens on %s%s", self.name, self._address, purpose)
             self._accept(own, woken)
 
     def _end_later(self, ending: StopSignal, own: StopSignal) -> None:

@@ -46,6 +46,17 @@ def test_the_stack_of_each_thread_is_shown_under_its_name(serve: Any, worker: An
     assert "/debug/profile?seconds=" in served.get("/debug").text
 
 
+def test_the_log_says_where_the_live_page_is(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "appsdk_operator")
+    for state, more in ((None, ""), (dict, "{0}: the live page is on http://{0}/debug/")):
+        options = ProfileServerOptions(address="127.0.0.1:0")
+        server = ProfileServer(options, state=state)
+        serve(server).get("/debug/threads")
+        line = caplog.messages[-1]
+        listens = "the profile server listens on "
+        assert line == listens + (more.format(server.address) or server.address)
+
+
 def test_queues_are_the_snapshot(serve: Any) -> None:
     served = serve(make(snapshot=lambda: {"web": {"depth": 2, "oldest": {3}}}))
     answer = served.get("/debug/queues")

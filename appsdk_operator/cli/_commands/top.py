@@ -25,7 +25,7 @@ from appsdk_operator.cli._cluster import cluster_options
     "--port",
     type=click.IntRange(1, 65535),
     default=6060,
-    help="Port of the debug server in the pod.",
+    help="Port of the live page in the pod.",
 )
 @click.option(
     "--interval",
@@ -37,7 +37,7 @@ from appsdk_operator.cli._cluster import cluster_options
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False),
-    help="File with a bearer token, for a debug server behind an AuthFilter.",
+    help="File with a bearer token, for a live page behind an AuthFilter.",
 )
 @click.option("--once", is_flag=True, help="Print the tables once, as plain text.")
 def command(
@@ -52,10 +52,9 @@ def command(
 ) -> None:
     """Follow the operator at URL, or in POD through kubectl port-forward.
 
-    It reads what the operator's debug server shows at /debug/: run the operator with
-    --debug-address 127.0.0.1:6060. POD may also be deployment/name. In the tables, Enter opens the
-    timeline of an object: its last calls, why they were made, what came of them, and what they
-    wrote.
+    It shows the operator's live page in the terminal. run --dev serves that page; otherwise run the
+    operator with --debug-address 127.0.0.1:6060. POD may also be deployment/name. In the tables,
+    Enter opens the timeline of an object: its last calls, each with its reason, outcome and writes.
     """
     from appsdk_operator.cli import _top
 

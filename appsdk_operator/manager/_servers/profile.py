@@ -162,6 +162,8 @@ class ProfileServer(EndpointServer):
             filter_provider=options.filter_provider,
             client=client,
         )
+        if self._live is not None:
+            self._server.purpose = f"the live page is on {self.url}/debug/"
 
     def _add_routes(self, server: HTTPServer) -> None:
         pages: dict[str, HTTPHandler] = {
