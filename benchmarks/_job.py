@@ -43,6 +43,8 @@ class Unit(enum.Enum):
     """So many a second."""
     SECONDS = "seconds"
     BYTES = "bytes"
+    SHARE = "share"
+    """A part of one, written in percent."""
     NUMBER = "number"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks._job import Column, Group, Job, Unit
-from benchmarks._plots import NAMES
 from benchmarks._report import shown, shown_ratio
 from benchmarks._results import (
     CaseResult,
@@ -24,6 +23,8 @@ _LIMITS = (128, 256, 512, 1024, 4096)
 _MIB = 1 << 20
 # Nobody runs a process to the last byte of its limit.
 _ROOM = 0.9
+_PEOPLES_NAMES = {"kubernetes": "the official Python client"}
+"""What people call a contestant, where that is not its name in the tables."""
 # Nearer to each other than that, nobody is ahead.
 _TIE = 1.01
 
@@ -179,7 +180,8 @@ def worst_losses(found: Sequence[Loss], count: int = 3) -> Iterator[str]:
     for loss in sorted(worst.values(), key=lambda one: -one.ahead[0][0])[:count]:
         ratio, label, figure = loss.ahead[0]
         case = f"{loss.case}, {loss.column}" if loss.case else loss.column
-        name = f"the {NAMES[label]}" if label in NAMES else f"`{label}`"
+        contestant = label.partition(" ")[0].rstrip(",")
+        name = _PEOPLES_NAMES.get(contestant, f"`{contestant}`")
         yield (
             f"* **{loss.job}:** {name} is up to {shown_ratio(ratio)} better: "
             f"{figure} there, {loss.figure} here ({case})."

@@ -162,7 +162,7 @@ def _goal_table(results: Results) -> Iterator[str]:
     reached = sum(outcome is not None and outcome.is_reached for _, outcome in outcomes)
     yield (
         f"Of {len(outcomes)} goals {reached} are reached. Each figure is the median of several "
-        "runs; for a client with several variants, that of the fastest one."
+        "runs. If a client has several variants, the fastest one counts."
     )
     yield ""
     yield "| what | goal | measured | |"

@@ -42,7 +42,11 @@ def shown(value: float, unit: Unit) -> str:
 
     >>> shown(0.00123, Unit.SECONDS), shown(2690.0, Unit.BYTES), shown(52345.0, Unit.RATE)
     ('1.23 ms', '2.69 KB', '52,300')
+    >>> shown(0.000043, Unit.SHARE)
+    '0.0043 %'
     """
+    if unit is Unit.SHARE:
+        return f"{_digits(value * 100)} %"
     for factor, name in _PREFIXES.get(unit, ()):
         if abs(value) >= factor:
             return f"{_digits(value / factor)} {name}"

@@ -179,7 +179,7 @@ JOB = Job(
         column("to sync", "seconds_to_sync", Unit.SECONDS),
         column("CPU to sync", "cpu_to_sync", Unit.SECONDS),
         column("threads", "threads"),
-        column("share of a core while idle", "idle_share_of_a_core"),
+        column("share of a core while idle", "idle_share_of_a_core", Unit.SHARE),
         column("to stop", "seconds_to_stop", Unit.SECONDS),
     ),
     cases=lambda quick: [*_plain(quick), *([] if quick else _tls(quick))],

@@ -115,7 +115,7 @@ JOB = Job(
     columns=(
         column("CPU per request", "cpu_per_request", Unit.SECONDS),
         column("requests per period", "requests_per_period"),
-        column("share of a core, by default", "share_of_a_core"),
+        column("share of a core, by default", "share_of_a_core", Unit.SHARE),
     ),
     cases=one_case(
         "benchmarks.jobs.leaders", MEASURES, _QUICK, floor="plain updates", in_quick=["leader"]
