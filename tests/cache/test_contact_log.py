@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import pytest
 
 from appsdk_operator.cache import Informer
 from appsdk_operator.cache._informer.contact_log import ContactLog
-from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.testing import MemoryServer
 
@@ -70,6 +71,29 @@ def test_an_informer_tells_how_many_objects_its_first_list_has(
         "configmaps: listed 4 of about 5 objects, 1 a second",
         "configmaps: synced, 5 objects in 6 s",
     ]
+
+
+def test_a_missing_crd_is_a_line_at_once_and_each_minute_with_the_command_that_installs_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "appsdk_operator.cache")
+    clock = ManualClock()
+    with MemoryServer(clock=clock) as server:
+        missing = Kind(group="example.com", version="v1", kind="Missing")
+        informer = Informer(missing, server.client(), clock=clock)
+        stop = StopSignal(clock=clock)
+        times: list[float] = []
+        while clock.monotonic() < 300.0:
+            informer.step(stop)
+            times += [clock.monotonic()] * (len(caplog.messages) - len(times))
+            clock.advance(1.0)
+    assert times[0] <= 2.0
+    # A minute, and what is left of the pause between two tries.
+    assert all(60.0 <= after - before <= 95.0 for before, after in itertools.pairwise(times))
+    assert 4 <= len(times) <= 5
+    for line in caplog.messages:
+        assert line.startswith("the informer of missings.example.com: ")
+        assert "appsdk-operator crds MODULE:APP -o - | kubectl apply -f -" in line
 
 
 def test_a_server_that_cuts_each_watch_is_said_to_be_back_once(

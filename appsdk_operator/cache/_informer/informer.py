@@ -40,7 +40,7 @@ from appsdk_operator.cache._informer.watch_state import (
     WatchState,
 )
 from appsdk_operator.cache._threads import join_all
-from appsdk_operator.client import Forbidden, ServerContact, TransportError
+from appsdk_operator.client import ApiError, Forbidden, ServerContact, TransportError
 from appsdk_operator.resource import (
     FieldSelection,
     FieldSelector,
@@ -684,11 +684,21 @@ class Informer(Generic[SpecT, StatusT]):
             if self._needs_no_line(error):
                 return
             # An unreachable server is tried every few seconds, which needs no log line each time.
-            now, text = self.clock.monotonic(), safe_repr(error)
+            now, text = self.clock.monotonic(), _recognizable(error)
             if text == self._logged[0] and now - self._logged[1] < _LOG_PERIOD:
                 return
             self._logged = text, now
         report_problem(self._on_error, error, self.kind, self.namespace)
+
+
+def _recognizable(error: Exception) -> str:
+    """The text by which a problem counts as unchanged.
+
+    A missing CRD or a missing role refuses the watch and then the list: the same remedy twice.
+    """
+    if isinstance(error, ApiError) and error.remedy:
+        return f"{type(error).__name__}: {error.remedy}"
+    return safe_repr(error)
 
 
 @final
