@@ -17,6 +17,7 @@ from appsdk_operator.manager._servers.page import (
     _due,
     _kubectl,
     _trend,
+    _waiting,
     document,
     objects_of,
     panels_of,
@@ -181,6 +182,34 @@ def test_the_marks_of_a_strip_stay_in_it(marks: list[tuple[float, str, str]], sp
 def test_the_line_for_kubectl_names_the_kind_as_kubectl_takes_it(kind: str, named: str) -> None:
     line = _kubectl(kind, {"namespace": "berlin", "name": "a"})
     assert f"kubectl get -n berlin {named} a -o yaml" in line
+
+
+@pytest.mark.parametrize(
+    ("queued", "awaiting", "said"),
+    [
+        (1, 1, "1 request waits: 0 of 1 worker busy, 1 call awaits something."),
+        (2, 2, "2 requests wait: 0 of 1 worker busy, 2 calls await something."),
+    ],
+)
+def test_why_a_queue_waits_is_said_in_singular_and_plural(
+    queued: int, awaiting: int, said: str
+) -> None:
+    one = {
+        "queued": queued,
+        "awaiting_total": awaiting,
+        "running_total": awaiting,
+        "oldest_wait": None,
+        "workers": 1,
+        "running": [],
+    }
+    assert said in _waiting(one)
+
+
+def test_a_filter_says_how_many_objects_match_it() -> None:
+    objects = [known((KINDS[0], "berlin", name)) for name in "ab"]
+    for q, said in (("/a", "1 matches the filter"), ("", "2 match"), ("c", "No known object")):
+        asked = Asked(kind=KINDS[0], q=q)
+        assert said in panels_of(asked, state(objects=objects))["objects"]
 
 
 def test_a_time_to_come_has_the_absolute_one_as_its_tooltip() -> None:

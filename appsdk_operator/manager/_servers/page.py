@@ -363,8 +363,8 @@ def _controller_parts(
     if one["is_limited"]:
         parts.append(
             note(
-                "More than 200 calls within a second: of those, some are not listed. Failures and "
-                "calls that wrote are all here."
+                "There were more than 200 calls within a second, and some are not listed. All "
+                "failures are listed, and all calls that wrote."
             )
         )
     if one["queued"]:
@@ -406,13 +406,13 @@ def _waiting(one: Mapping[str, Any]) -> Html:
     """Why the queue waits."""
     awaiting = one["awaiting_total"]
     busy = one["running_total"] - awaiting
-    text = f"{one['queued']:,} wait"
+    text = counted(one["queued"], "request waits", "requests wait")
     if one["oldest_wait"] is not None:
         text += f", the oldest for {seconds_text(one['oldest_wait'])}"
     if one["workers"]:
         text += f": {busy} of {counted(one['workers'], 'worker')} busy"
     if awaiting:
-        text += f", {counted(awaiting, 'call')} await something"
+        text += f", {counted(awaiting, 'call awaits', 'calls await')} something"
     holding = (call for call in one["running"] if not call.get("awaiting"))
     longest = max(holding, key=lambda call: call["seconds"], default=None)
     if longest is not None:
@@ -716,7 +716,7 @@ def _wanted(state: Mapping[str, Any], asked: Asked) -> list[dict[str, Any]]:
 def _objects(state: Mapping[str, Any], asked: Asked) -> Html:
     found = _wanted(state, asked)
     if not found:
-        text = "None of the known objects is like that." if asked.is_filter else ""
+        text = "No known object matches the filter." if asked.is_filter else ""
         return panel("Objects", "", empty(text or "No call was made yet."))
     names = _short(state)
     shown = found if asked.is_filter or asked.rows else found[:_FEW]
@@ -733,7 +733,8 @@ def _objects(state: Mapping[str, Any], asked: Asked) -> Html:
         for one in shown[:500]
     ]
     columns = ("Object", "Kind~", "Outcome", "Cause", "Since", "Why", "Controller~")
-    remark = f"{len(found):,} like that" if asked.is_filter else "those that fail first"
+    matching = counted(len(found), "matches the filter", "match the filter")
+    remark = matching if asked.is_filter else "failing ones first"
     content = [table("", columns, rows), _all(len(shown), len(found), asked, "objects")]
     return panel("Objects", remark, join(content))
 
