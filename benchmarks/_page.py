@@ -41,22 +41,24 @@ garbage collector never walks the local copy.
 _MEASUREMENTS = """\
 # Measurements
 
-All figures behind [Performance](performance.md): next to other clients, and next to what nobody can
-get below. `make bench` measures and writes both pages; their text is in `benchmarks/`.
+All figures behind [Performance](performance.md): this kit next to other clients, and next to a
+floor that no client can beat. `make bench` measures and writes both pages; their text is in
+`benchmarks/`.
 """
 
 _READING = """\
 ## The figures
 
-Each figure is the median over the rounds, with the least and the most behind it. `of the floor`
-says which part of the floor's speed somebody reaches: of a program that reads, decodes the least
-and does nothing else. `we are` says how many times better ours is; below 1 the peer is better.
-Everybody does a job as his own documentation shows it, with client-side rate limits off. Each
-round is a fresh process, and they take turns.
+Each figure is the median over the rounds, with the least and the most in parentheses. The floor
+is a program that reads the bytes, decodes as little as possible and does nothing else. `of the
+floor` is the speed of an entry divided by that of the floor. `we are` says how many times better
+this kit is than the entry; below 1 the entry is better. Each client does a job as its own
+documentation shows it, without a rate limit of its own. Each round is a fresh process, and the
+clients take turns.
 
-What goes over the network comes from a server that plays back what was made beforehand. It speaks
-HTTP/1.1 and does not compress; with TLS each event is a record of its own, as API servers send
-them. A real API server is far slower.
+The clients talk to a server that plays back prepared answers. It speaks HTTP/1.1 and does not
+compress. With TLS it sends each event in a record of its own, as API servers do. A real API
+server is far slower.
 """
 
 _PRICE = """\
