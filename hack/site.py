@@ -39,7 +39,7 @@ LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(
     r"""<picture>
 <source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">
-<img alt="([^"]+)" src="([^"]+)">
+<img alt="([^"]+)" src="([^"]+)"(?: width="\d+")?>
 </picture>"""
 )
 """A picture for each theme, as forges show it."""
