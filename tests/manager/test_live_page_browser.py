@@ -368,6 +368,7 @@ def test_why_a_queue_waits_is_one_click(page: Any, bad_day: str) -> None:
     page.wait_for_selector("#controller >> text=1 of 1 worker busy, with shops/tenant-0 for ")
     assert "Next: shops/tenant-1, " in page.inner_text("#controller")
     assert "tenant" in page.title()
+    assert page.inner_text("#controller .head .dim") == "1 worker"
 
 
 def test_who_is_stuck_in_deletion_and_why_is_one_click(page: Any, bad_day: str) -> None:

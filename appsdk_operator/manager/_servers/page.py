@@ -811,8 +811,8 @@ def _controller_page(state: Mapping[str, Any], asked: Asked) -> Html:
     shown = table(
         "", (*columns, "Running#", "Planned#~", "p99#~"), [_controller_row(one, one["name"], state)]
     )
-    workers = f", {counted(one['workers'], 'worker')}" if one["workers"] else ""
-    remark = f"{', '.join(one['kinds'])}{workers}"
+    workers = [counted(one["workers"], "worker")] if one["workers"] else []
+    remark = ", ".join([*one["kinds"], *workers])
     parts = _controller_parts(one, state, asked, 50)
     return panel("Controller", remark, join([shown, parts]))
 
