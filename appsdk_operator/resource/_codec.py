@@ -69,7 +69,7 @@ _encode = msgspec.json.Encoder(enc_hook=encode_hook).encode
 
 # Malformed JSON or another type; text that is not UTF-8; nesting that is too deep.
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError)
-_NO_ROOM: Final = "it is nested too deep for the calls that are under way"
+_NO_ROOM: Final = "it is nested too deep for the rest of Python's stack"
 _LARGE: Final = 64 * 1024
 _LEVELS_AROUND: Final = 8
 """Levels that patches, lists and reviews have around the object in them."""
@@ -190,7 +190,7 @@ def encode_json(value: Any) -> bytes:
         raise EncodeError(f"$ cannot be written as JSON: {TOO_DEEP}")
     # msgspec writes NaN and infinities as null.
     if b"null" in raw and (path := _non_finite_path(value)):
-        raise EncodeError(f"{path} is not a finite number, and JSON has no other")
+        raise EncodeError(f"{path} is not a finite number, and JSON has only finite numbers")
     return raw
 
 

@@ -34,13 +34,13 @@ class IntoObject(Protocol):
 def as_object(kind: Kind[SpecT, StatusT], value: Any) -> Object[SpecT, StatusT]:
     """An object of ``kind`` from a value of another library.
 
-    Three rules, in this order, as in grafana-app-sdk: an :class:`Object` is used as it is, an
-    :class:`ObjectWrapper` is unwrapped, and these are converted: an :class:`IntoObject`, a
-    :class:`MutableObject`, a mapping with the API's own field names, and a value whose
-    ``to_dict()`` returns one.
+    As in grafana-app-sdk, it unwraps an :class:`ObjectWrapper` and converts an :class:`IntoObject`,
+    a :class:`MutableObject`, a mapping with the API's own field names, or a value whose
+    ``to_dict()`` returns such a mapping. An :class:`Object` keeps its content and gets the types of
+    ``kind``. For models of the ``kubernetes`` package use ``client.from_model(kind, …)``.
 
     Raises:
-        TypeError: none of the rules applies; the text names the type.
+        TypeError: ``value`` is none of these; the text names its type.
         WrongKindError: the object is of another kind.
         DecodeError: the mapping is not an object.
 
@@ -66,6 +66,6 @@ def as_object(kind: Kind[SpecT, StatusT], value: Any) -> Object[SpecT, StatusT]:
     if isinstance(data, Mapping) and "metadata" in data:
         return Object.from_dict(kind, data)
     raise TypeError(
-        f"{what} is not an object of {kind}: hand over an Object, a mapping, or give it "
-        "unwrap_object() or into_object(kind)"
+        f"{what} is not an object of {kind}: give an Object or a mapping, or add a method "
+        "unwrap_object() or into_object(kind) to its class"
     )

@@ -29,9 +29,9 @@ _CHAIN: Final = re.compile(r"(?<![\w.])(self|oldSelf|object|oldObject)((?:\.\??[
 
 
 def wire_steps(kind: Kind, steps: tuple[str | int, ...]) -> tuple[str | int, ...]:
-    """The steps of a path from the object on, with the names of fields on the wire.
+    """The steps of a path from the top of the object, with the names of fields on the wire.
 
-    A name that is one on the wire, or that no class has, stays as it is.
+    A name that is already a name on the wire, or that no class has, stays as it is.
     """
     view = {"spec": kind.spec, "status": kind.status}.get(str(steps[0])) if steps else None
     return steps if view is None else _below(view, kind.rename, steps)
@@ -70,7 +70,7 @@ def check_expression(what: str, kind: Kind, expression: str) -> None:
     """Refuse an expression about whole objects that has Python's names.
 
     Raises:
-        ValueError: the text has what to write.
+        ValueError: the text says what to write.
     """
     for variable, names in _chains(expression):
         _refuse_other(what, variable, names, wire_steps(kind, names))
@@ -80,7 +80,7 @@ def check_wire_rule(what: str, view: Any, rename: str | None, expression: str) -
     """Refuse an expression about a value of a type that has Python's names.
 
     Raises:
-        ValueError: the text has what to write.
+        ValueError: the text says what to write.
     """
     for variable, names in _chains(expression):
         named = _below(view, rename, (variable, *names))[1:]

@@ -42,20 +42,20 @@ _EXAMPLE: Final = (
 def field(name: str, /, *more: str | int) -> FieldPath:
     """The path of a field, for filters and for errors.
 
-    As a filter: ``field("spec.size") == 3``, ``!= 3``, ``.exists``, ``.isin([1, 2])`` of an object;
-    ``.changed``, ``.became(3)``, ``.left(3)`` of a change. As an error:
+    Filters of objects: ``field("spec.size") == 3``, ``!= 3``, ``.exists``, ``.isin([1, 2])``.
+    Filters of changes: ``.changed``, ``.became(3)``, ``.left(3)``. An error:
     ``field("spec.size").invalid(3, "must be at most 2")``.
 
     Args:
         name: names with dots between them, indexes and keys in brackets: ``spec.size``,
-            ``spec.containers[0].image``, ``metadata.labels['app.kubernetes.io/name']``. Fields of a
-            kind's classes have their names on the wire, or those of Python.
-        more: names of fields and indexes below it, as for :class:`FieldPath`'s ``[...]``.
+            ``spec.containers[0].image``, ``metadata.labels['app.kubernetes.io/name']``. A field of
+            a kind's class may have its name on the wire or its name in Python.
+        more: further names and indexes below it, as in ``path[…]`` of a :class:`FieldPath`.
 
     Raises:
         TypeError: a name is not text.
-        ValueError: a name is empty. What is not a path is refused by the first filter that is made
-            of it.
+        ValueError: a name is empty. Other mistakes in a path raise when the first filter is made of
+            it.
 
     >>> field("spec.size").became(3)
     <ChangeFilter field('spec.size').became(3)>
@@ -79,17 +79,17 @@ class FieldPath(FieldConditions):
     value in a map with free keys, such as labels. ``str(path)`` is the path as Kubernetes prints
     it. Paths are immutable, equal by their text, and safe to share between threads.
 
-    In filters a missing field and null are the same, and values are compared as JSON: 1 is 1.0, and
-    not true. ``path == value`` is a filter, and the equality of paths only between two of them; a
-    path is not a filter itself, and has no truth value.
+    In filters a missing field equals null. Values are compared as JSON: 1 equals 1.0, but not true.
+    Between two paths ``==`` compares the paths; with any other value it makes a filter. A path
+    itself is not a filter, and has no truth value.
 
-    The errors have the words of Kubernetes 1.36 (``k8s.io/apimachinery``'s package ``field``),
-    in which values look as Go prints them: strings in quotes, others as JSON. Dicts have sorted
-    keys; instances of classes have the order of their fields, without those that are None. Values
-    end up in answers and logs: give :data:`OMITTED` instead of a secret.
+    The errors have the words of Kubernetes 1.36 (``k8s.io/apimachinery``'s package ``field``). They
+    show values as Go prints them: strings in quotes, others as JSON, dicts with sorted keys,
+    instances of classes in the order of their fields, without fields that are None. Responses and
+    logs show these values: give :data:`OMITTED` instead of a secret.
 
-    Older servers use other words for a few: of a value that is too long, 1.20 says ``must have at
-    most 63 bytes``.
+    Older servers word a few errors differently: for a value that is too long, 1.20 says ``must have
+    at most 63 bytes``.
     """
 
     text: str
@@ -111,7 +111,7 @@ class FieldPath(FieldConditions):
     __contains__ = None
 
     def key(self, key: str, /) -> FieldPath:
-        """The value of a map's key: ``metadata.labels[app.kubernetes.io/name]``."""
+        """The path of a key in a map: ``metadata.labels[app.kubernetes.io/name]``."""
         return _path(f"{self.text}[{key}]", self._written + _bracketed(key))
 
     def __str__(self) -> str:
@@ -197,15 +197,15 @@ class FieldPath(FieldConditions):
         return self._error("FieldValueRequired", "Required value", why)
 
     def forbidden(self, why: str) -> FieldError:
-        """A field that may not be set or changed, whatever its value, in this state of things."""
+        """A field that may not be set or changed at this time, whatever its value."""
         return self._error("FieldValueForbidden", "Forbidden", why)
 
     def not_supported(self, value: Any, supported: Iterable[Any]) -> FieldError:
-        """A value that is none of the supported ones.
+        """A value that is not one of the supported values.
 
         Args:
             value: the given value.
-            supported: the supported ones, shown in this order; those of a set are sorted.
+            supported: the supported values, shown in this order; a set is sorted.
 
         >>> print(field("spec")["policy"].not_supported("Sometimes", ["Always", "Never"]))
         spec.policy: Unsupported value: "Sometimes": supported values: "Always", "Never"
@@ -243,9 +243,9 @@ class FieldPath(FieldConditions):
         """A value that is too long; it is not shown.
 
         Args:
-            value: not used, so that a call reads as those of the other errors do.
-            limit: the longest length; None does not name it.
-            unit: what is counted.
+            value: not used; it is there so that all errors are called alike.
+            limit: the largest length; None: the error does not name it.
+            unit: the unit of ``limit``.
 
         >>> print(field("metadata")["name"].too_long("x" * 99, 63))
         metadata.name: Too long: may not be more than 63 bytes
@@ -256,8 +256,8 @@ class FieldPath(FieldConditions):
         return self._error("FieldValueTooLong", "Too long", why)
 
     def too_short(self, value: Any, limit: int | None) -> FieldError:  # noqa: ARG002 - as above
-        """Text with fewer characters than ``limit``; it is not shown. None does not name the
-        limit."""
+        """Text with fewer characters than ``limit``; the error does not show it. With None the
+        error does not name the limit."""
         why = "value is too short"
         if limit is not None:
             why = f"must be at least {_counted(limit, 'characters')}"
@@ -267,8 +267,8 @@ class FieldPath(FieldConditions):
         """A list with more items than allowed.
 
         Args:
-            actual: the number of items; None does not name it.
-            limit: the largest number; None does not name it.
+            actual: the number of items; None: the error does not name it.
+            limit: the largest number; None: the error does not name it.
         """
         shown = _shown(OMITTED if actual is None else actual)
         why = "has too many items"
@@ -277,7 +277,7 @@ class FieldPath(FieldConditions):
         return self._error("FieldValueTooMany", f"Too many{shown}", why)
 
     def too_few(self, actual: int | None, limit: int | None) -> FieldError:
-        """A list with fewer items than needed; the arguments are those of :meth:`too_many`."""
+        """A list with fewer items than needed; the arguments are as for :meth:`too_many`."""
         shown = _shown(OMITTED if actual is None else actual)
         why = "has too few items"
         if limit is not None:
@@ -285,7 +285,7 @@ class FieldPath(FieldConditions):
         return self._error("FieldValueTooFew", f"Too few{shown}", why)
 
     def internal(self, error: Exception | str) -> FieldError:
-        """A check that could not be made: not the user's fault."""
+        """A check that could not run, through no fault of the user."""
         return self._error("InternalError", "Internal error", str(error))
 
     def _error(self, reason: str, message: str, why: str = "") -> FieldError:
@@ -308,8 +308,7 @@ def steps_of_text(text: str) -> Steps:
         # A name needs a dot before it, but not at the start.
         if found is None or (found["name"] and (text[position] == ".") is not bool(steps)):
             raise ValueError(
-                f"{text!r} is not a path to a field: do not know what {text[position:]!r} means; "
-                f"{_EXAMPLE}"
+                f"{text!r} is not a path to a field: cannot parse {text[position:]!r}; {_EXAMPLE}"
             )
         name = found["name"] or found["single"] or found["double"]
         steps.append(name or int(found["index"]))
@@ -320,8 +319,8 @@ def steps_of_text(text: str) -> Steps:
         # Keys of labels have dots, and what lies below a label's value never changes.
         key = ".".join(map(str, steps[2:]))
         raise ValueError(
-            f"{text!r} leads below the text of a label or annotation: write metadata.{steps[1]}"
-            f"['{key}']"
+            f"{text!r}: the key of a label or annotation goes in brackets: write "
+            f"metadata.{steps[1]}['{key}']"
         )
     return tuple(steps)
 

@@ -34,7 +34,7 @@ def check_fields(
 ) -> None:
     """Check that objects of ``kind`` can have the fields of a filter.
 
-    Fields of built-in kinds are not known, except for those of metadata.
+    Of built-in kinds only the fields of the metadata are known.
 
     Args:
         option: the name of the filter's option, for error texts.

@@ -45,8 +45,8 @@ HIDDEN_FIELDS: Final = ("data", "stringData", "binaryData")
 """Fields whose values may be secret; filters are named in logs."""
 _HIDDEN_VALUE: Final = "…"
 _IN_MEMORY: Final = (
-    "but it is called for every event and must only look at its arguments and at what is in "
-    "memory, such as a cache (work is for the function that it filters for)"
+    "but it is called for every event: it may only read its arguments and memory, such as a cache, "
+    "and other work belongs in the handler"
 )
 
 
@@ -266,22 +266,22 @@ class FilterExpression:
 
 _SCOPES: Final = {
     FilterScope.CHANGE: (
-        "a change, and this at one object: give it as when=, or compare with a value, as in "
-        "field('spec.size') == 3"
+        "a change, but this option takes filters of one object: give it as when=, or compare with "
+        "a value, as in field('spec.size') == 3"
     ),
-    FilterScope.EVENT: "events, of which this knows none: give it as predicates=",
+    FilterScope.EVENT: "events, but this option has none: give it as predicates=",
 }
 
 
 class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     """A filter of objects: a function of one object that can be combined with others.
 
-    Made by :func:`labels`, :func:`annotation` and :func:`field`, or of a function. Combine with
-    ``&``, ``|`` and ``~``; plain functions of an object are accepted on either side.
+    Make one with :func:`labels`, :func:`annotation` or :func:`field`, or of a function. Combine
+    filters with ``&``, ``|`` and ``~``; either side may be a plain function of an object.
 
-    Where a change is expected, it looks at the new object. As a predicate of a controller it looks
-    at the object of the event, and an update also passes when the old object does, so that an
-    object that leaves the filter is seen once more.
+    As a filter of changes it looks at the new object. As a predicate of a controller it looks at
+    the object of the event. An update also passes if the old object passes, so the controller sees
+    an object that leaves the filter once more.
 
     Immutable and thread-safe. Functions are called often, must not wait, and cannot be
     ``async def``.
@@ -292,8 +292,8 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     <Filter (field('spec.size') == 3) & labels('app=web') & ~annotation('example.com/paused')>
 
     Raises:
-        TypeError: the function is not a plain function of an object. The truth value of a filter
-            raises, too, as in ``a and b``.
+        TypeError: the function is not a plain function of an object, or the filter is used as a
+            truth value, as in ``a and b``.
     """
 
     __slots__ = ()
@@ -347,9 +347,9 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
 
     @property
     def label_selector(self) -> LabelSelector | None:
-        """The label selector that matches the same objects: of :func:`labels`, joined by ``&``.
+        """The label selector that matches the same objects; None if there is none.
 
-        None where there is none.
+        Only filters made by :func:`labels`, alone or joined by ``&``, have one.
         """
         found = [each.atom.selector for each in self.tree.conjuncts()]
         if any(each is None for each in found):
@@ -358,10 +358,10 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
 
     @property
     def field_selector(self) -> FieldSelector | None:
-        """The field selector that matches the same objects: of ``field(path) == text``, and ``!=``,
-        joined by ``&``.
+        """The field selector that matches the same objects; None if there is none.
 
-        None where there is none. Servers know few paths, those of a kind.
+        Only ``field(path) == text`` and ``field(path) != text``, alone or joined by ``&``, have
+        one. Which paths a server can select by depends on the kind.
         """
         found = [each.atom.term for each in self.tree.conjuncts()]
         return None if None in found else FieldSelector(tuple(each for each in found if each))
@@ -371,12 +371,13 @@ class Filter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
 class ChangeFilter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
     """A filter of changes: a function of the old object and the new one.
 
-    Made by ``field("spec.size").changed``, ``.became(3)`` and ``.left(3)``, or of a function.
-    Combine with ``&``, ``|`` and ``~``. A :class:`Filter` that it is combined with looks at the new
-    object.
+    Make one with ``field("spec.size").changed``, ``.became(3)`` or ``.left(3)``, or of a function.
+    Combine them with ``&``, ``|`` and ``~``, also with a :class:`Filter`, which then looks at the
+    new object.
 
-    As a predicate of a controller it passes creations, deletions and generic events, and updates
-    that replace an object by another of its name: its negation passes none of these.
+    As a predicate of a controller it checks updates and resyncs. It passes creations, deletions,
+    generic events, and updates that replace an object by another one with the same name; its
+    negation drops all of these.
 
     Immutable and thread-safe. Functions are called often, must not wait, and cannot be
     ``async def``.
@@ -421,7 +422,7 @@ class ChangeFilter(FilterExpression, Generic[SpecT_contra, StatusT_contra]):
             """Whether the change passes."""
             if len(given) != 2:
                 raise TypeError(
-                    f"{self} is a filter already: write it without (…), or give it (old, new)"
+                    f"{self} is a filter already: write it without (…), or call it with (old, new)"
                 )
             return self._call(*given)
 
@@ -518,7 +519,7 @@ class FieldConditions:
         return _of_change(f"{name}.changed", test, atom)
 
     def became(self, value: JsonValue, /) -> ChangeFilter[Any, Any]:
-        """Passes changes of it to ``value``; None: it was removed.
+        """Passes changes of it to ``value``; with None, changes that remove it.
 
         Raises:
             TypeError: ``value`` is not a JSON value.
@@ -532,7 +533,7 @@ class FieldConditions:
         return _of_change(f"{name}.became({_shown(wanted, is_hidden)})", test, atom)
 
     def left(self, value: JsonValue, /) -> ChangeFilter[Any, Any]:
-        """Passes changes of it from ``value`` to another; None: it was added.
+        """Passes changes of it from ``value`` to another value; with None, changes that add it.
 
         Raises:
             TypeError: ``value`` is not a JSON value.
@@ -546,7 +547,8 @@ class FieldConditions:
         return _of_change(f"{name}.left({_shown(wanted, is_hidden)})", test, atom)
 
     def isin(self, values: Iterable[JsonValue], /) -> Filter[Any, Any]:
-        """Passes objects in which it is one of ``values``; None among them: or missing.
+        """Passes objects in which it is one of ``values``; with None among them also objects
+        without it.
 
         Raises:
             TypeError: ``values`` is text, or one is not a JSON value.
@@ -607,7 +609,7 @@ JsonValue: TypeAlias = str | float | bool | Sequence[Any] | Mapping[str, Any] | 
 class AnnotationFilter(FieldConditions, Filter[Any, Any]):
     """Passes objects that have an annotation; :func:`annotation` makes it.
 
-    Its value is compared as that of a :func:`field`: ``annotation("x") == "yes"``, ``.changed``.
+    It has the filters of a :func:`field`, too: ``annotation("x") == "yes"``, ``.changed``.
     """
 
     __slots__ = ("_key",)
@@ -654,8 +656,8 @@ class AnnotationFilter(FieldConditions, Filter[Any, Any]):
 def annotation(key: str, /) -> AnnotationFilter:
     """Passes objects that have the annotation ``key``, whatever its value.
 
-    Also ``annotation("x") == "yes"``, ``!=``, ``.isin``, ``.changed``, ``.became`` and ``.left``,
-    as for a :func:`field`. Values of annotations are text.
+    It has the filters of a :func:`field`, too: ``annotation("x") == "yes"``, ``!=``, ``.isin``,
+    ``.changed``, ``.became`` and ``.left``. Values of annotations are text.
 
     Raises:
         TypeError: ``key`` is not text.

@@ -42,7 +42,7 @@ def check_kind(value: object, what: str = "kind") -> Kind:
     else:  # it may be an object that holds secrets
         given = f"{type(value).__name__}(…)"
     raise TypeError(
-        f"{what}={given} is not a Kind: give one of those in appsdk_operator.kinds, such as "
+        f"{what}={given} is not a Kind: give one of appsdk_operator.kinds, such as "
         "kinds.core.v1.ConfigMap, or make one, Kind(group=…, version=…, kind=…)"
     )
 
@@ -93,9 +93,7 @@ def _check_rename(_: object, __: object, value: object) -> None:
 
 def _quoted(what: str, part: str) -> str:
     if part in (".", ".."):
-        raise ValueError(
-            f"{what} {part!r} is not a name of anything: it would lead to another path"
-        )
+        raise ValueError(f"{what} {part!r} is not a valid name: it would lead to another path")
     # Most need no quotes, which to find out is far cheaper.
     plain = part.isascii() and part.replace("-", "").isalnum()
     return part if plain else quote(part, safe="")
@@ -126,18 +124,19 @@ class Kind(Generic[SpecT_co, StatusT_co]):
             that msgspec can decode into, for ``object.spec``; default: plain read-only JSON values.
         status: the same for ``object.status``.
         rename: ``"camel"``: the fields of these classes have camelCase names on the wire,
-            ``maxSize`` for ``max_size``, in what is read and written and in the schema of the CRD.
-            Names that a class gives itself win: :class:`FieldName`, ``msgspec.field(name=…)``,
-            aliases of pydantic. Default None: the names are those of the classes.
-        secret: whether fields of its objects are secret, as those of Secrets. Servers quote what
-            they refuse, so errors and logs about a write of such an object show names and paths of
-            fields only. Default: True for Secret, TokenRequest and TokenReview, else False.
+            ``maxSize`` for ``max_size``, in objects and in the schema of the CRD. A name that a
+            class gives explicitly takes precedence: :class:`FieldName`, ``msgspec.field(name=…)``,
+            an alias of pydantic. Default None: the fields have the names that they have in the
+            classes.
+        secret: whether the fields of its objects are secret, as in Secrets. API servers quote the
+            values that they refuse, so errors and logs of writes of such a kind show only names and
+            paths of fields. Default: True for Secret, TokenRequest and TokenReview, else False.
 
     Raises:
         ValueError: a name that no API server accepts, or a ``spec`` or ``status`` class that is
             mutable or has no fields; two fields with one name on the wire.
         TypeError: ``spec`` or ``status`` is an instance instead of a class, ``scope`` is not a
-            Scope, or a name no text.
+            Scope, or a name is not text.
 
     >>> Kind(group="example.com", version="v1", kind="Widget").plural
     'widgets'
@@ -212,12 +211,12 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         """The path on the API server of one object, or of the collection when ``name`` is empty.
 
         An empty ``namespace`` of a namespaced kind means all namespaces. Every part is quoted, so
-        no name leads to another path. A ``subresource`` may have parts of its own
+        no name leads to another path. A ``subresource`` may have several parts
         (``"proxy/metrics"``).
 
         Raises:
             ValueError: a part is ``.`` or ``..``, which HTTP clients and proxies would resolve to
-                another path, or a subresource is asked for without a name.
+                another path, or there is a subresource without a name.
 
         >>> Kind(group="apps", version="v1", kind="Deployment").path("default", "web", "status")
         '/apis/apps/v1/namespaces/default/deployments/web/status'
@@ -231,7 +230,8 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         if subresource:
             if not name:
                 raise ValueError(
-                    f"{subresource!r} of {self.qualified_name} without a name: say of which object"
+                    f"{subresource!r} of {self.qualified_name} needs the name of an object: give "
+                    "one"
                 )
             for part in subresource.split("/"):
                 path += f"/{_quoted('subresource', part)}"
@@ -257,9 +257,9 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         """The same kind, read with other types of spec and status.
 
         Args:
-            spec: the type of the spec; default: that of this kind.
-            status: the type of the status; default: that of this kind.
-            rename: how the fields of these types are called on the wire; default: as this kind.
+            spec: the type of the spec; default: this kind's.
+            status: the type of the status; default: this kind's.
+            rename: as for :class:`Kind`; default: this kind's.
         """
         return attrs.evolve(
             self,

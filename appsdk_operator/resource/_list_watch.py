@@ -24,7 +24,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class Undecodable(NamedTuple):
     """An object of a list or a watch that cannot be decoded.
 
-    The fields are empty where its metadata cannot be decoded either.
+    If its metadata cannot be decoded either, namespace, name, uid and resource version are empty.
     """
 
     error: _codec.DecodeError
@@ -147,8 +147,8 @@ def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, Stat
     Items that cannot be decoded are in :attr:`ListPage.undecodable`.
 
     Raises:
-        DecodeError: it is not a list, or the ends of its items cannot be found.
-        WrongKindError: the list, or each of its items, is of another kind.
+        DecodeError: ``body`` is not a list, or cannot be split into its items.
+        WrongKindError: the list, or every one of its items, is of another kind.
     """
     try:
         page = _decode_list(body)

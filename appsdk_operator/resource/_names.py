@@ -34,7 +34,7 @@ def check_namespace_name(value: object, option: str = "namespace") -> None:
     """
     if not isinstance(value, str):
         several = option == "namespace" and isinstance(value, (list, tuple, set, frozenset))
-        hint = "; several are what a Cache follows, Cache(client, namespaces=[…])"
+        hint = "; to follow several, give them to a cache, Cache(client, namespaces=[…])"
         raise TypeError(
             f"{option}={value!r}: give the name of one namespace as text, or leave it out for all"
             f"{hint if several else ''}"
@@ -46,10 +46,10 @@ def check_namespace_name(value: object, option: str = "namespace") -> None:
 
 
 def check_followed_namespace(value: object, option: str = "namespace") -> None:
-    """As :func:`check_namespace_name`, and refuse what no namespace can be called.
+    """As :func:`check_namespace_name`, and refuse text that is not a valid name of a namespace.
 
-    Whoever follows a namespace that cannot exist never learns it from the API server, which answers
-    with an empty list.
+    The API server lists a namespace that cannot exist as empty, so whoever follows it would never
+    notice the mistake.
 
     Raises:
         ValueError: it is a pattern, or another text that is not a name of a namespace.
@@ -60,11 +60,10 @@ def check_followed_namespace(value: object, option: str = "namespace") -> None:
         return
     if any(sign in str(value) for sign in "*?["):
         raise ValueError(
-            f"{option} has the pattern {value!r}, and here names only are known: give each name, "
-            "or none for all; patterns are for App(namespaces=…) and Cache(namespaces=…), which "
-            "then follow the namespaces as they come and go"
+            f"{option} has the pattern {value!r}, but takes only names: give each name, or none "
+            "for all; App(namespaces=…) and Cache(namespaces=…) take patterns"
         )
     raise ValueError(
-        f"{option} has {value!r}, which no namespace can be called: a name has at most 63 "
+        f"{option} has {value!r}, which is not a valid name of a namespace: a name has at most 63 "
         "lower-case letters, digits and '-', and begins and ends with a letter or digit"
     )

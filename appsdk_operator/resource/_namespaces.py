@@ -51,9 +51,9 @@ def _compiled(selector: NamespaceSelector) -> tuple[tuple[bool, re.Pattern[str]]
 class NamespaceSelector:
     """Selects namespaces by patterns of their names, or by their labels.
 
-    Of the patterns the last one that matches a name decides; one with ``!`` in front excludes. If
-    the first one excludes, all other namespaces are selected before it. ``*`` stands for any text,
-    ``?`` for one letter or digit, ``[abc]`` for one of these.
+    The last pattern that matches a name decides; a pattern with ``!`` in front excludes. If the
+    first pattern excludes, namespaces that no pattern matches are selected. ``*`` stands for any
+    text, ``?`` for any one character, ``[abc]`` for one of these.
 
     >>> selector = NamespaceSelector(["team-*", "!team-x"])
     >>> [name for name in ("team-a", "team-x", "kube-system") if selector.matches(name)]
@@ -64,7 +64,7 @@ class NamespaceSelector:
     Raises:
         ValueError: a pattern that no name matches, patterns that select nothing, or both patterns
             and labels.
-        TypeError: the patterns are one text, or the labels no selector.
+        TypeError: ``patterns`` is one text, or ``labels`` is not a LabelSelector.
     """
 
     patterns: tuple[str, ...] = attrs.field(default=(), converter=_checked_patterns)
@@ -83,13 +83,13 @@ class NamespaceSelector:
         excludes = any(pattern.startswith("!") for pattern in self.patterns)
         if "*" in self.patterns and len(self.patterns) > 1 and not excludes:
             raise ValueError(
-                f"namespaces={list(self.patterns)!r}: '*' is all of them, so the others say "
-                "nothing: leave them out, or exclude some with '!'"
+                f"namespaces={list(self.patterns)!r}: '*' selects all namespaces, so the other "
+                "patterns change nothing: leave them out, or exclude some with '!'"
             )
         if self.patterns and not self._selects_any():
             raise ValueError(
-                f"namespaces={list(self.patterns)!r} selects none: the last pattern that matches a "
-                "name decides, so put '!' patterns behind those that they restrict"
+                f"namespaces={list(self.patterns)!r} selects none, because the last pattern that "
+                "matches a name decides: narrow the '!' patterns, or put them first"
             )
 
     def _selects_any(self) -> bool:

@@ -145,8 +145,9 @@ class _KeyOnlyField:
         if obj is None:
             return self
         raise AttributeError(
-            f"{type(obj).__name__!r} object has no attribute {self.name!r}: but for metadata, spec "
-            f'and status, fields are read with keys: write obj["{camel_case(self.name)}"]',
+            f"{type(obj).__name__!r} object has no attribute {self.name!r}: only metadata, spec "
+            "and status are attributes, other fields are keys: write "
+            f'obj["{camel_case(self.name)}"]',
             name=self.name,
             obj=obj,
         )
@@ -207,7 +208,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
             DecodeError: the text is not JSON of an object with metadata, or is nested more than
                 500 levels deep.
             WrongKindError: the object is of another kind.
-            TypeError: ``kind`` is not a Kind, or ``raw`` no bytes.
+            TypeError: ``kind`` is not a Kind, or ``raw`` is not bytes.
         """
         if not isinstance(raw, bytes):
             _refuse_raw(raw)
@@ -222,7 +223,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         Raises:
             DecodeError: ``data`` has no metadata, or names another kind.
             EncodeError: JSON cannot carry a value in ``data``.
-            TypeError: ``kind`` is not a Kind, or ``data`` no mapping.
+            TypeError: ``kind`` is not a Kind, or ``data`` is not a mapping.
         """
         check_data(data)
         whole = with_type_fields(check_kind(kind), data)
@@ -240,7 +241,7 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
 
     @property
     def is_deleting(self) -> bool:
-        """Whether the object has a deletion timestamp, and the server waits for its finalizers."""
+        """Whether the object has a deletion timestamp: its deletion was requested."""
         return self.deletion_timestamp is not None
 
     @property
@@ -372,9 +373,9 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         """Raise if the object holds metadata only: the field may exist on the server."""
         if self.is_metadata_only:
             raise _codec.MetadataOnlyError(
-                f"{self.kind.kind} {self.key}: only its metadata is kept, so there is no telling "
-                f"what its {field} is: add {self.kind} to the cache without metadata_only, or read "
-                "the object through the live client"
+                f"{self.kind.kind} {self.key}: only its metadata was read, so its {field} is not "
+                f"known: add {self.kind} to the cache without metadata_only, or read the object "
+                "with the live client"
             )
 
     def __contains__(self, key: object) -> bool:
@@ -540,7 +541,7 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         """Wrap ``data`` itself, without a copy.
 
         Raises:
-            TypeError: ``kind`` is not a Kind, or ``data`` no dict.
+            TypeError: ``kind`` is not a Kind, or ``data`` is not a dict.
         """
         self.kind: Kind = check_kind(kind)
         check_data(data, dict)
@@ -556,18 +557,17 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         namespace: str = "",
         **fields: Any,
     ) -> MutableObject[OtherSpecT, OtherStatusT]:
-        """A new object with ``fields`` (``spec=…``, ``data=…``) and the same metadata.
+        """A new object with this name and namespace, and with ``fields`` (``spec=…``, ``data=…``).
 
         Args:
             kind: its kind.
             name: its name; empty if ``metadata.generateName`` will be set.
             namespace: its namespace; leave empty for cluster-scoped kinds.
-            fields: top-level fields; typed values become JSON, without fields that are None by
-                default.
-                ``metadata`` may have labels and others besides name and namespace.
+            fields: top-level fields. A typed value becomes JSON; a field that is None is left out
+                if None is its default. ``metadata`` may have further fields, such as labels.
 
         Raises:
-            TypeError: ``kind`` is not a Kind, a field belongs into the metadata, or ``spec`` or
+            TypeError: ``kind`` is not a Kind, a field belongs in the metadata, or ``spec`` or
                 ``status`` is neither of the kind's type nor a mapping.
             EncodeError: a field is not JSON, or an instance of the kind's type does not fit it.
         """
@@ -633,15 +633,16 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
     def spec(self) -> SpecT:
         """The spec: plain values to change in place, or an instance of the kind's type.
 
-        Change a typed value (``attrs.evolve``, pydantic's ``model_copy``) and assign it: its
-        validators run, and the fields that its type does not know stay. In lists too: items are
-        matched by their ``name`` or by their content. Assigning None removes the field. A field of
-        a class that is None is left out if None is its default; any other None is written as null.
+        To change a typed value, make a changed copy (``attrs.evolve``, pydantic's ``model_copy``)
+        and assign it. Its validators run, and fields that its type does not know stay, also in the
+        items of lists, which are matched by their ``name`` or by their content. Assigning None
+        removes the spec. In a typed value, a field that is None is left out if None is its default,
+        and else written as null.
 
         Raises:
             DecodeError: the spec does not fit the kind's type.
-            EncodeError: when assigned, a typed value does not fit its own type.
-            TypeError: when assigned, it is neither of the kind's type nor a mapping.
+            EncodeError: an assigned typed value does not fit its own type.
+            TypeError: an assigned value is neither of the kind's type nor a mapping.
         """
         spec: SpecT = self._view("spec", self.kind.spec_view)
         return spec
@@ -688,8 +689,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
                 new = self._with_unknown_fields(view, current, new)
             except RecursionError as error:
                 raise _codec.EncodeError(
-                    f"$.{field} is nested too deep for a change that keeps the fields that its "
-                    "class does not know: change it in plain values, with keys"
+                    f"$.{field} is nested too deep to keep the fields that its class does not "
+                    "know: change the plain values instead, with keys"
                 ) from error
         self.data[field] = new
 
@@ -896,7 +897,10 @@ def check_data(data: object, wanted: type = Mapping) -> None:
     elif isinstance(data, (list, tuple)):
         instead = "give one object, each item by itself"
     elif hasattr(data, "to_dict"):
-        instead = "as_object(…) takes models of the kubernetes package"
+        instead = (
+            "use as_object(kind, …), or client.from_model(kind, …) for a model of the kubernetes "
+            "package"
+        )
     raise TypeError(f"data is of type {type(data).__name__}: {instead}")
 
 

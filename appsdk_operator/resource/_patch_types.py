@@ -53,7 +53,7 @@ class Patch(Protocol):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether the server refuses it once the object has changed, so that a retry does no
+        """Whether the server refuses the patch once the object has changed, so that a retry does no
         harm."""
         ...
 
@@ -71,7 +71,7 @@ def _operations(_: object, __: object, value: Any) -> None:
 def _fields(_: object, __: object, value: object) -> None:
     if not isinstance(value, Mapping):
         raise TypeError(
-            f"fields is a {type(value).__name__}: give a mapping of what changes, such as "
+            f"fields is a {type(value).__name__}: give a mapping of the changed fields, such as "
             '{"spec": {"replicas": 3}}'
         )
 
@@ -90,34 +90,33 @@ class JsonPatch:
 
     @classmethod
     def between(cls, before: Any, after: Any, *, optimistic_lock: bool = False) -> JsonPatch:
-        """The smallest patch from one state of an object, or of any JSON value, to another.
+        """The patch from one state of an object, or of any JSON value, to another.
 
-        ``apply_json_patch(before, patch.operations)`` has the value of ``after``, with the types of
-        its numbers: 1, 1.0 and true differ, as do 0.0 and -0.0. Numbers keep all digits. A null is
-        a value. The order of keys does not count. The same arguments give the same patch; equal
-        ones give an empty one.
+        ``apply_json_patch(before, patch.operations)`` equals ``after``, down to the types of
+        numbers: 1, 1.0 and true differ, as do 0.0 and -0.0. Numbers keep all digits. Null is a
+        value. The order of keys does not matter. The same arguments always give the same patch. If
+        ``before`` equals ``after``, the patch changes nothing.
 
-        What is the same before and after is in no operation: members of objects, and in lists the
-        longest common subsequence of equal items. Other items of a list are the same item, changed,
-        if they have one name (``name``, ``key`` or ``type``), else if they have one place between
-        their neighbours. There is one operation for each member or item that was added, removed or
-        changed: ``add`` (with ``-`` at the end of a list), ``remove`` or ``replace``, never
-        ``move`` or ``copy``.
+        No operation touches equal parts: members of objects, and in lists the longest common
+        subsequence of equal items. Two other items of a list count as one changed item if they have
+        the same ``name``, ``key`` or ``type``, or else the same place between their neighbours.
+        Each added, removed or changed member or item gets one operation: ``add`` (with ``-`` at the
+        end of a list), ``remove`` or ``replace``, never ``move`` or ``copy``.
 
-        A list, or an item of one, is replaced as a whole if that is shorter than several operations
-        within it; an object elsewhere only if that is 64 KiB shorter, or if it would need more than
-        10,000 operations, the most that an API server takes.
+        The patch replaces a list, or an item of a list, as a whole if that is shorter than several
+        operations within it. It replaces an object elsewhere only if that is 64 KiB shorter, or if
+        the object would need more than 10,000 operations, the most that an API server accepts.
 
-        The time grows with the size of the values, also for lists of many items: beyond 32 equal
-        candidates for each item, and 64 added or removed items, the common subsequence may be
-        shorter than the longest.
+        The time is proportional to the size of the values, even for long lists. To that end, if a
+        list has more than 32 equal candidates for each item and more than 64 added or removed
+        items, the common subsequence may be shorter than the longest.
 
         Args:
             before: an :class:`Object`, a :class:`MutableObject`, or plain JSON values. Not changed.
-            after: likewise. Not changed, nor are later changes to it in the patch.
+            after: the same. Not changed; later changes to it do not reach the patch.
             optimistic_lock: the server refuses the patch (:class:`Invalid`, a failed ``test``) if
-                the object has changed since ``before`` was read. Needed where it has lists, whose
-                indexes another writer may have shifted.
+                the object has changed since ``before`` was read. Use it if the object has lists:
+                another writer may have shifted their indexes.
 
         Raises:
             EncodeError: JSON cannot carry a value (NaN, infinities, unknown types).
@@ -158,8 +157,8 @@ class JsonPatch:
 
 @attrs.frozen
 class MergePatch:
-    """The changed fields; null removes a field, a list replaces the former one (RFC 7386). Works
-    for every kind.
+    """The changed fields; null removes a field, a list replaces the old one (RFC 7386). Works for
+    every kind.
 
     >>> MergePatch({"spec": {"replicas": 3, "paused": None}}).body()
     b'{"spec":{"replicas":3,"paused":null}}'
@@ -183,11 +182,11 @@ class MergePatch:
             before: the object as it was read.
             after: a changed copy of it.
             optimistic_lock: the server refuses the patch (:class:`Conflict`) if the object has
-                changed since ``before`` was read. Needed for changes of lists.
+                changed since ``before`` was read. Use it to change lists.
 
         Raises:
-            ValueError: a field has a null that is new, which a merge patch would remove; or
-                ``optimistic_lock`` of an object that has no resource version.
+            ValueError: ``after`` has a new null, and a merge patch removes the fields that it sets
+                to null; or ``optimistic_lock`` of an object that has no resource version.
 
         >>> from appsdk_operator.resource import Kind
         >>> web = MutableObject.new(Kind(group="", version="v1", kind="Pod"), "web", namespace="a")
@@ -200,8 +199,8 @@ class MergePatch:
         fields = create_merge_patch(old, new)
         if missing := json_diff(apply_merge_patch(old, fields), new):
             raise ValueError(
-                f"{missing[0]['path']} is a null, or has one, and a merge patch removes what it "
-                "sets to null: use JsonPatch.between"
+                f"{missing[0]['path']} is null or contains a null, and a merge patch removes the "
+                "fields that it sets to null: use JsonPatch.between"
             )
         if optimistic_lock:
             version = _lock_version({"metadata": {"resourceVersion": before.resource_version}})
@@ -220,8 +219,8 @@ class MergePatch:
 
 @attrs.frozen
 class StrategicMergePatch:
-    """As :class:`MergePatch`, but lists are merged by the keys that the type defines. For the
-    built-in kinds only; others answer 415."""
+    """As :class:`MergePatch`, but lists are merged by the keys that the type defines. For built-in
+    kinds only: for others the API server answers 415."""
 
     fields: Mapping[str, Any] = attrs.field(repr=False, validator=_fields)
 

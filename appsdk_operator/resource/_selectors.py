@@ -197,11 +197,11 @@ class LabelSelector:
     def from_object(cls, selector: Mapping[str, Any] | None) -> LabelSelector:
         """Read a ``LabelSelector`` object, with ``matchLabels`` and ``matchExpressions``.
 
-        An empty object selects everything, as in Kubernetes. So does None; for some fields a
-        missing selector means nothing, which the caller has to check.
+        An empty object selects everything, as in Kubernetes. So does None: if a missing selector
+        selects nothing in your field, check for None first.
 
         Raises:
-            SelectorError: an unknown field or operator, or values Kubernetes does not allow.
+            SelectorError: an unknown field or operator, or a value that Kubernetes does not allow.
         """
         if selector is None:
             return cls()
@@ -433,7 +433,7 @@ def _check_value(key: str, value: object) -> None:
 def _check_integer(key: str, value: str) -> None:
     if _integer(value) is None:
         raise SelectorError(
-            f"value {value!r} of label {key!r} is compared by order: use an integer"
+            f"value {value!r} of label {key!r} is compared with < or >: use an integer"
         )
 
 

@@ -32,10 +32,10 @@ _NAME: Final = lazy_pattern(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9]
 
 
 class ConversionError(ValueError):
-    """An object cannot be converted to another version; the text is for whoever asked for it.
+    """An object cannot be converted to another version; the text is for the client.
 
-    Functions that convert raise it to refuse an object. Unlike the text of any other exception,
-    its text reaches the client of the API server.
+    A :data:`Converter` raises it to refuse an object. Unlike the text of any other exception, its
+    text reaches the client of the API server.
     """
 
 
@@ -45,9 +45,9 @@ Converter: TypeAlias = Callable[
 ]
 """Converts an object to another version of its kind: ``convert(old, new)``.
 
-``old`` is the object. ``new`` is a draft of the other version with the same metadata and fields; a
-spec or status that the two kinds read with different types is absent from it. The function changes
-the draft, or returns another object. It must be a pure function of ``old``: API servers convert one
+``old`` is the object. ``new`` is a draft of the other version with the same metadata and fields. It
+lacks a spec or status for which the other version has a type of its own. The function changes the
+draft, or returns another object. It must be a pure function of ``old``: API servers convert one
 object many times, in any order and in several threads.
 """
 
@@ -67,7 +67,7 @@ class Spoke:
     served: bool = True
     """Whether the API server serves the version."""
     annotation: str = ""
-    """The annotation for fields that a conversion would lose; ``""``: they are lost."""
+    """The annotation that holds the fields a conversion would lose; ``""``: they are lost."""
 
 
 def _check_hub(_: object, __: object, value: object) -> None:
@@ -79,8 +79,8 @@ def _check_hub(_: object, __: object, value: object) -> None:
 class Versions(Generic[SpecT_co, StatusT_co]):
     """The versions of a kind: a hub, and others that are converted to and from the hub.
 
-    The hub is the version that can hold everything, usually the newest. Objects of two other
-    versions are converted by way of the hub. Immutable and thread-safe, if the functions are.
+    The hub is the version that can hold everything, usually the newest. Objects are converted
+    between two other versions through the hub. Immutable and thread-safe, if the functions are.
 
     Args:
         hub: the kind in its hub version.
@@ -115,7 +115,7 @@ class Versions(Generic[SpecT_co, StatusT_co]):
         for spoke in self.spokes:
             _check_sibling(self.hub, spoke.kind)
             if spoke.kind.version in taken:
-                raise ValueError(f"{spoke.kind} is there twice: give each version once")
+                raise ValueError(f"{spoke.kind} is given twice: give each version once")
             taken.add(spoke.kind.version)
             if spoke.annotation and spoke.annotation in annotations:
                 raise ValueError(
@@ -145,17 +145,17 @@ class Versions(Generic[SpecT_co, StatusT_co]):
                 True for the API server's own text; default: the version is not deprecated.
             served: whether the API server serves the version; default True. A version that is
                 stored but no longer served needs its functions, too.
-            lossless: whether an annotation carries what the version that an object is converted to
-                cannot hold, or the name of this annotation; True means
-                ``<group>/conversion-<version>``. On the way back the lost fields return, merged
-                with what was changed meanwhile; where both differ, the change wins. Default False:
-                what ``up`` or ``down`` loses is lost.
+            lossless: whether an annotation carries the fields that the other version cannot hold,
+                or the name of this annotation; True means ``<group>/conversion-<version>``. The
+                conversion back restores these fields and merges them with later changes; if both
+                differ, the change wins. Default False: fields that ``up`` or ``down`` loses are
+                lost.
 
         Raises:
             TypeError: ``kind`` is not a Kind; a function is missing, async or takes other
                 arguments.
             ValueError: another version with this name; another group, kind, plural or scope; a
-                warning that no API server accepts.
+                warning or the name of an annotation that no API server accepts.
         """
         return self._with(kind, up, down, ("up", "down"), deprecated, served, lossless)
 
@@ -238,18 +238,19 @@ class Versions(Generic[SpecT_co, StatusT_co]):
     def convert(self, obj: Object | MutableObject, to: Kind) -> Object | MutableObject:
         """The object in another version; an object of this version as it is.
 
-        Of the metadata only labels and annotations may change. Fields of the metadata that nobody
-        here knows are kept.
+        Of the metadata only labels and annotations may change. All other fields of the metadata are
+        kept, unknown ones included.
 
         Args:
             obj: an object of one of these versions; it is not changed.
-            to: the wanted version.
+            to: the kind in the version to convert to.
 
         Raises:
             ConversionError: a function refused the object, changed other metadata, or returned
-                something else than an object of its version.
-            WrongKindError: the object, or ``to``, is none of these versions.
-            DecodeError: the object does not fit its kind's types.
+                something else than an object of its version; or the object does not fit its kind's
+                types.
+            WrongKindError: the object, or ``to``, is of none of these versions.
+            DecodeError: the object has no metadata, or it is malformed.
             Exception: whatever a function raised; a note names the object.
         """
         check_kind(to, "to")
@@ -272,7 +273,8 @@ class Versions(Generic[SpecT_co, StatusT_co]):
             if known == kind:
                 return known
         raise _codec.WrongKindError(
-            f"{kind} is none of {', '.join(map(str, self.kinds))}: add it with older(…) or newer(…)"
+            f"{kind} is not one of {', '.join(map(str, self.kinds))}: add it with older(…) or "
+            "newer(…)"
         )
 
     def _route(self, source: Kind, target: Kind) -> list[_Step]:
@@ -292,7 +294,7 @@ def convert_parts(
     spec: Callable[[SpecT], OtherSpecT] | None = None,
     status: Callable[[StatusT], OtherStatusT] | None = None,
 ) -> Converter[SpecT, StatusT, OtherSpecT, OtherStatusT]:
-    """A :data:`Converter` that converts spec and status apart, by functions of their values.
+    """A :data:`Converter` that converts spec and status separately, by functions of their values.
 
     Args:
         spec: returns the spec for the other version, a typed value or a mapping; not called for an
@@ -443,10 +445,10 @@ class _Step(msgspec.Struct, frozen=True):
         size = _lossless.annotation_bytes(annotations)
         if size > _lossless.MOST_ANNOTATION_BYTES:
             raise ConversionError(
-                f"{self._what(obj)}: what {self.target.version} cannot hold of it has {len(text)} "
-                f"characters, so its annotations would have {size} bytes, and API servers accept "
-                f"{_lossless.MOST_ANNOTATION_BYTES}: make the object smaller, or use "
-                f"{self.source.version}"
+                f"{self._what(obj)}: the part that {self.target.version} cannot hold has "
+                f"{len(text)} characters, so its annotations would have {size} bytes, and API "
+                f"servers accept {_lossless.MOST_ANNOTATION_BYTES}: make the object smaller, or "
+                f"use {self.source.version}"
             )
         return {**metadata, "annotations": annotations}
 
@@ -544,7 +546,8 @@ def _checked_metadata(
             isinstance(text, str) for pair in value.items() for text in pair
         ):
             raise ConversionError(
-                f"{what}: the function set metadata.{name} to something else than texts by name"
+                f"{what}: the function set metadata.{name} to something else than a mapping of "
+                "texts"
             )
         made[name] = dict(value)
     return made

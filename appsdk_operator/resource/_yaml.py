@@ -165,8 +165,8 @@ def load_yaml(text: str | bytes) -> list[Any]:
     Keys that are not text become text, as in JSON.
 
     Raises:
-        ValueError: the text is not YAML, the message names line and column; or JSON cannot carry a
-            value, the message names the path.
+        ValueError: the text is not YAML, and the message names line and column; or JSON cannot
+            carry a value, and the message names the path.
     """
     try:
         documents = [doc for doc in yaml.load_all(text, _Loader) if doc is not None]
@@ -183,22 +183,22 @@ def load_yaml(text: str | bytes) -> list[Any]:
         # JSON is YAML, and the JSON decoder reads more levels than PyYAML.
         with contextlib.suppress(ValueError):
             return [_codec.decode_json(text if isinstance(text, bytes) else text.encode())]
-        raise ValueError("not YAML of JSON values: nested too deep, or within itself") from error
+        raise ValueError("not YAML of JSON values: nested too deep, or contains itself") from error
     raise ValueError(problem)
 
 
 def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[Any, list[str]]:
     """The first document of a YAML text, parsed as API servers parse a body.
 
-    The last value of a duplicate key counts. A text of more than ``most_values`` values, aliases
-    counted each time, is refused.
+    Of a duplicate key the last value counts. Each use of an alias counts towards ``most_values``,
+    the limit of values.
 
     Returns:
         The document as plain JSON values, None if there is none; and the duplicate keys, in the
         form ``line 4: key "size" already set in map``.
 
     Raises:
-        ValueError: the text is not YAML, the message begins with the line.
+        ValueError: the text is not YAML; the message begins with the line.
     """
     repeated: list[str] = []
     loader = None
@@ -216,7 +216,7 @@ def load_first(text: str | bytes, *, most_values: int = _MAX_VALUES) -> tuple[An
     except yaml.YAMLError as error:
         raise ValueError(f"line 1: {error}") from error
     except RecursionError as error:
-        raise ValueError("line 1: nested too deep, or within itself") from error
+        raise ValueError("line 1: nested too deep, or contains itself") from error
     finally:
         if loader is not None:
             loader.dispose()
@@ -278,7 +278,7 @@ def _json(value: Any, path: str, budget: list[int]) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return value
     what = value if isinstance(value, float) else f"a {type(value).__name__}"
-    raise ValueError(f"{path} is {what}, which JSON has not: quote it as text")
+    raise ValueError(f"{path} is {what}, which JSON cannot carry: quote it as text")
 
 
 def _text(text: str, path: str) -> str:

@@ -98,7 +98,7 @@ def test_an_update_takes_a_filter_of_the_change(when: Any) -> None:
 @pytest.mark.parametrize(
     ("where", "remedy"),
     [
-        (field("spec.size").changed, "where: field('spec.size').changed looks at a change, and"),
+        (field("spec.size").changed, "where: field('spec.size').changed looks at a change, but"),
         (generation_changed, "give it as when="),
         (Predicate(lambda event: True, name="mine"), "where: mine looks at events"),
         (field("spec.size"), "write field('spec.size').exists"),

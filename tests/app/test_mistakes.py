@@ -59,7 +59,7 @@ def test_where_one_namespace_is_meant_a_pattern_is_refused(pattern: str) -> None
         lambda: Informer(CONFIG_MAP, client, namespace=pattern),
     ]
     for make in makers:
-        with pytest.raises(ValueError, match=r"names only are known.*App\(namespaces=…\)"):
+        with pytest.raises(ValueError, match=r"takes only names.*App\(namespaces=…\)"):
             make()
     client.close()
 
@@ -70,11 +70,11 @@ def test_where_one_namespace_is_meant_a_pattern_is_refused(pattern: str) -> None
         ([], r"namespaces is empty: name some, or leave it out"),
         ("team-*", "give a list of names"),
         (["team-*", ""], "'', which no name matches"),
-        (["team-*", "Team"], "'Team', which no namespace can be called"),
+        (["team-*", "Team"], "'Team', which is not a valid name"),
         (["team-*", "team-[a"], r"'team-\[a', which no name matches"),
         (["team-*", "!*"], "selects none"),
         (["a", "!a"], "selects none"),
-        (["*", "a"], "is all of them"),
+        (["*", "a"], r"'\*' selects all namespaces"),
         (annotation("a"), r"annotation\('a'\).*are labels\(…\)"),
     ],
 )

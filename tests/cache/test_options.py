@@ -242,7 +242,7 @@ def test_of_a_kind_whose_metadata_is_kept_nothing_else_is(client, run):
         lambda: obj.status,
         lambda: "data" in obj,
     ):
-        with pytest.raises(MetadataOnlyError, match=r"only its metadata is kept.*metadata_only"):
+        with pytest.raises(MetadataOnlyError, match=r"only its metadata was read.*metadata_only"):
             read()
     with pytest.raises(ValueError, match="cannot update using only metadata, did you mean to pa"):
         client.update(obj)

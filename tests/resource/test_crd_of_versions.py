@@ -143,7 +143,7 @@ def test_options_are_by_version() -> None:
             widgets(),
             {"storage": Kind(group=GROUP, version="v9", kind="Widget")},
             ValueError,
-            "storage=widgets.v9.example.com is none of the versions: use one of widgets.v1",
+            "storage=widgets.v9.example.com is not one of the versions: use one of widgets.v1",
         ),
         (widgets(), {"service": "hooks"}, TypeError, "service='hooks': give namespace and name"),
         (widgets(), {"service": ("a", "b"), "url": "https://x"}, ValueError, "give one"),

@@ -443,7 +443,10 @@ class Later:
 @pytest.mark.parametrize(
     ("wrong", "remedy"),
     [
-        (field("spec.a").changed, "looks at a change, and this at one object: give it as when="),
+        (
+            field("spec.a").changed,
+            "looks at a change, but this option takes filters of one object: give it as when=",
+        ),
         (labels("a") & field("spec.a").left(3), "give it as when="),
         (field("spec.a"), "names a field and is not a filter: write field('spec.a').exists"),
         (labels, "labels makes a filter: call it"),

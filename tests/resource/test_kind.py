@@ -217,7 +217,7 @@ def test_dots_that_would_lead_elsewhere_are_refused(part: str, where: int) -> No
 
 
 def test_a_subresource_needs_a_name() -> None:
-    with pytest.raises(ValueError, match="say of which object"):
+    with pytest.raises(ValueError, match="needs the name of an object"):
         POD.path("default", "", "status")
 
 

@@ -338,7 +338,7 @@ def test_the_annotation_has_a_name_of_choice() -> None:
 
 def test_an_annotation_that_is_too_large_is_refused() -> None:
     hub = widget(V1, {"note": "x" * 262_144})
-    with pytest.raises(ConversionError, match=r"cannot hold of it has 262\d+ .* accept 262144"):
+    with pytest.raises(ConversionError, match=r"cannot hold has 262\d+ .* accept 262144"):
         widgets().convert(hub, V1Alpha1)
 
 

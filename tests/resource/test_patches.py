@@ -106,8 +106,8 @@ def operations(patch: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
         ({"foo": [1]}, {"op": "replace", "path": "/foo/" + "9" * 5000, "value": 1}, "beyond"),
         ({"foo": 1}, {"op": "replace", "path": "/bar", "value": 1}, "there is no 'bar'"),
         ({"foo": 1}, {"op": "remove", "path": "/bar"}, "there is no 'bar'"),
-        ({"foo": 1}, {"op": "remove", "path": "/foo/bar"}, "not an object and no list"),
-        ({"foo": 1}, {"op": "add", "path": "/foo/bar", "value": 1}, "not an object and no list"),
+        ({"foo": 1}, {"op": "remove", "path": "/foo/bar"}, "neither an object nor a list"),
+        ({"foo": 1}, {"op": "add", "path": "/foo/bar", "value": 1}, "neither an object nor a list"),
         ({"foo": {"a": 1}}, {"op": "move", "from": "/foo", "path": "/foo/b"}, "into itself"),
         ({}, {"op": "add", "path": "/a"}, "'value' is missing"),
         ({}, {"op": "copy", "path": "/a"}, "'from' is missing"),
@@ -405,7 +405,7 @@ def test_a_merge_patch_leads_from_one_object_to_the_other_or_is_refused(
     try:
         patch = MergePatch.between(before, after)
     except ValueError:
-        with pytest.raises(ValueError, match=r"^/spec/.* is a null, or has one"):
+        with pytest.raises(ValueError, match=r"^/spec/.* is null or contains a null"):
             MergePatch.between(before, after)
         assert "None" in repr(new)
         return

@@ -230,7 +230,7 @@ def test_what_no_schema_can_say_is_named_if_asked_for() -> None:
         "minimum": 0,
         "default": 0,
     }
-    with pytest.raises(ValueError, match="no schema can say") as refused:
+    with pytest.raises(ValueError, match="no schema can express") as refused:
         schema_of(Unsaid, strict=True)
     for text in ("spec.size: validator _odd", "spec.text: pattern", "spec.other: validator"):
         assert text in str(refused.value)

@@ -115,7 +115,7 @@ def test_strict_names_what_a_union_cannot_say() -> None:
         Annotated[int, Meta(ge=1)] | float,
         str | Literal[1, 2],
     ):
-        with pytest.raises(ValueError, match=r"no schema can say spec\.it: "):
+        with pytest.raises(ValueError, match=r"no schema can express spec\.it: "):
             schema_of(view, strict=True)
     with pytest.raises(ValueError, match="in_ validator with options 'abc'"):
         schema_of(str, strict=True, validator=validators.in_("abc"))

@@ -64,8 +64,8 @@ def refusal(function: Any, **metadata: Any) -> str:
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"kind": OLD}, ValueError, "is there twice"),
-        ({"kind": PLAIN}, ValueError, "widgets.v1.example.com is there twice: give each version"),
+        ({"kind": OLD}, ValueError, "is given twice"),
+        ({"kind": PLAIN}, ValueError, "widgets.v1.example.com is given twice: give each version"),
         ({"group": "other.com"}, ValueError, "has the group 'other.com', but the hub"),
         ({"kind_name": "Gadget"}, ValueError, "has the kind 'Gadget'"),
         ({"plural": "widgetses"}, ValueError, "has the plural 'widgetses'"),
@@ -165,9 +165,9 @@ def test_a_draft_becomes_a_draft() -> None:
 
 def test_an_object_of_another_kind_is_refused() -> None:
     gadget = Kind(group=GROUP, version="v1", kind="Gadget")
-    with pytest.raises(WrongKindError, match=r"gadgets.v1.example.com is none of widgets.v1"):
+    with pytest.raises(WrongKindError, match=r"gadgets.v1.example.com is not one of widgets.v1"):
         widgets().convert(widget(V1, {}), gadget)
-    with pytest.raises(WrongKindError, match="is none of"):
+    with pytest.raises(WrongKindError, match="is not one of"):
         widgets().convert(Object.from_dict(gadget, {"metadata": {}}), V1)
 
 
@@ -294,7 +294,7 @@ def test_a_coroutine_is_refused() -> None:
         (lambda new: new.update(metadata=[]), "removed the metadata"),
         (lambda new: new.update(apiVersion="v9"), "set apiVersion to 'v9': leave it alone"),
         (lambda new: new.update(kind="Gadget"), "set kind to 'Gadget'"),
-        (lambda new: new.labels.update(a=1), "metadata.labels to something else than texts"),
+        (lambda new: new.labels.update(a=1), "metadata.labels to something else than a mapping"),
         (lambda new: new.metadata.update(annotations=["a"]), "metadata.annotations to something"),
     ],
 )

@@ -102,9 +102,7 @@ def _apply(document: Any, operation: Any) -> Any:
             return _replace(document, path, operation["value"])
         case "test":
             if not json_values.equal_numbers(_resolve(document, path), operation["value"]):
-                raise _DiffersError(
-                    "the value there is another one: read the object again and retry"
-                )
+                raise _DiffersError("the value there differs: read the object again and retry")
             return document
         case _:
             return _transfer(document, str(op), _pointer(operation["from"]), path)
@@ -139,7 +137,9 @@ def _resolve(document: Any, path: list[str]) -> Any:
         elif isinstance(document, list):
             document = document[_index(step, len(document) - 1)]
         else:
-            raise _ProblemError(f"{step!r} is asked of a value that is not an object and no list")
+            raise _ProblemError(
+                f"{step!r} is looked up in a value that is neither an object nor a list"
+            )
     return document
 
 
@@ -164,7 +164,9 @@ def _changed(document: Any, path: list[str], leaf: Any) -> Any:
         elif isinstance(document, list):
             at = _index(step, len(document) - 1)
         else:
-            raise _ProblemError(f"{step!r} is asked of a value that is not an object and no list")
+            raise _ProblemError(
+                f"{step!r} is looked up in a value that is neither an object nor a list"
+            )
         along.append((document, at))
         document = document[at]
     changed = leaf(document, path[-1])
@@ -185,7 +187,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
         if isinstance(container, list):
             index = len(container) if step == "-" else _index(step, len(container))
             return [*container[:index], value, *container[index:]]
-        raise _ProblemError("what it is added to is not an object and no list")
+        raise _ProblemError("its parent is neither an object nor a list")
 
     return _changed(document, path, leaf)
 
@@ -215,7 +217,7 @@ def _remove(document: Any, path: list[str]) -> Any:
         if isinstance(container, list):
             index = _index(step, len(container) - 1)
             return [*container[:index], *container[index + 1 :]]
-        raise _ProblemError("what it is removed from is not an object and no list")
+        raise _ProblemError("its parent is neither an object nor a list")
 
     return _changed(document, path, leaf)
 

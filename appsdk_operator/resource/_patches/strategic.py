@@ -51,7 +51,7 @@ class MergeKeyError(PatchError):
 
 
 class OrderError(PatchError):
-    """A list of a patch that is not in the order that the patch has for it."""
+    """A list in a patch is not in the order that the patch gives for it."""
 
     def __init__(self, text: str, listed: Any, order: Any) -> None:
         """An error with this text."""
@@ -156,8 +156,8 @@ def apply_strategic_merge_patch(
         merge_keys: the merge rules.
 
     Raises:
-        PatchError: an invalid directive, a list element without its merge key, or one that is not
-            in the order of the patch.
+        PatchError: an invalid directive, a list element without its merge key, or elements that are
+            not in the order that the patch gives.
 
     >>> pod = {"spec": {"containers": [{"name": "a", "image": "x"}, {"name": "b"}]}}
     >>> apply_strategic_merge_patch(
@@ -180,7 +180,10 @@ def _merge_object(
         if directive == "delete":
             return {}
         if directive != "merge":
-            text = f"{directive!r} at {_shown(path)} is no $patch: use merge, replace or delete"
+            text = (
+                f"{directive!r} at {_shown(path)} is not a $patch directive: use merge, replace or "
+                "delete"
+            )
             raise DirectiveError(text, patch)
     merged = dict(document)
     if _RETAIN in patch:

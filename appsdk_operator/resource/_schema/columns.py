@@ -37,13 +37,13 @@ class PrinterColumn:
     ``.status.conditions[?(@.type=="Ready")].status``."""
     type: str = attrs.field(default="", kw_only=True)
     """``string``, ``integer``, ``number``, ``boolean`` or ``date``, which is shown as an age;
-    default: that of the schema at the path, else ``string``."""
+    default: as the schema at the path says, else ``string``."""
     format: str = attrs.field(default="", kw_only=True)
     """The format, for clients."""
     description: str = attrs.field(default="", kw_only=True)
     """The description; default: the description in the schema at the path."""
     priority: int = attrs.field(default=0, kw_only=True)
-    """0 (default) is always shown, a larger number with ``-o wide``."""
+    """A column of priority 0 (default) is always shown, others only with ``-o wide``."""
 
     def __attrs_post_init__(self) -> None:
         json_path("path", self.path)

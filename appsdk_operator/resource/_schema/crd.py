@@ -93,8 +93,8 @@ def custom_resource_definition(
     """The CRD of a kind in one or several versions, with a status subresource.
 
     With several versions its conversion strategy is ``Webhook``. Without ``service`` and ``url``
-    the webhook is the service ``webhook-service`` in ``default``, which whoever installs the
-    webhook has to replace.
+    the webhook is a placeholder, the service ``webhook-service`` in ``default``: replace it when
+    you install the webhook.
 
     Args:
         kind: the kind, or its :class:`Versions`; the ``spec`` and ``status`` types become the
@@ -105,38 +105,41 @@ def custom_resource_definition(
         singular: the singular name; default: the kind in lower case.
         printer_columns: :class:`PrinterColumn`, or ``additionalPrinterColumns`` as plain JSON
             values; with versions a mapping of them by the version's name, ``{"v1": [...]}``.
-        scale: the scale subresource; default: none. With versions one for all, or a mapping.
+        scale: the scale subresource; default: none. With versions one for all, or a mapping by the
+            version's name.
         selectable_fields: paths of fields for field selectors, ``spec.color``; API servers know
-            them from 1.30 on, older ones ignore them. With versions as ``scale``.
+            them from 1.30 on, older ones ignore them. With versions one list for all, or a mapping
+            by the version's name.
         deprecated: the warning for clients that use the version, True for the API server's own
-            text; default: none. :meth:`Versions.older` has it for its versions.
+            text; default: none. With versions give it to :meth:`Versions.older` or
+            :meth:`Versions.newer`.
         description: what an object of the kind is, for ``kubectl explain``; default: nothing. With
             versions one for all, or a mapping by the version's name.
-        rules: rules for whole objects, whose ``self`` has ``spec``, ``status`` and, of the
-            metadata, the name: ``Rule("self.spec.paused || self.metadata.name != 'main'")``. With
-            versions as ``description``.
-        schema: an OpenAPI v3 schema to use instead; with versions a mapping of schemas by the
-            version's name; versions that are not in it get theirs from the types.
-        strict: whether constraints that no schema can say, such as a validator that is a function,
-            are an error; default False: they are checked where objects are read.
-        storage: the version that is stored; default: the hub. For versions only, as all that
-            follow.
+        rules: rules for whole objects. ``self`` has ``spec``, ``status`` and ``metadata.name``:
+            ``Rule("self.spec.paused || self.metadata.name != 'main'")``. With versions one list for
+            all, or a mapping by the version's name.
+        schema: an OpenAPI v3 schema to use instead. With versions a mapping by the version's name;
+            other versions get a schema from their types.
+        strict: whether constraints that no schema can express, such as a validator function, are an
+            error; default False: they are checked only when an object is read.
+        storage: the version that is stored; default: the hub. This option and those below are for
+            versions only.
         service: namespace and name of the conversion webhook's service.
-        path: the path of the webhook at its service, or at a ``url`` without one; default
+        path: the path of the webhook at its service, or at a ``url`` without a path; default
             ``/convert``.
         port: the service's port; default 443.
-        url: the address of the webhook server, ``https://host:port``, in place of a service. A
-            path in it is kept, and ``path`` is not used then.
-        ca: the certificates that the API server trusts, in PEM; default: those of its host, or what
-            is filled in later.
+        url: the address of the webhook server, ``https://host:port``, in place of a service. If it
+            has a path, ``path`` is not used.
+        ca: the CA certificates with which the API server checks the webhook's certificate, in PEM;
+            default: those of its host, unless they are filled in later.
 
     Raises:
-        TypeError: ``kind`` is neither; a schema or columns are not given by version; an option is
-            of another type.
-        ValueError: the kind is of a built-in group, does not begin with a capital letter as all
-            kinds do, or a type has no structural schema; the text names the place. An option does
-            not fit: for a kind without other versions, or for a version that is not there. With
-            ``strict`` the text names what no schema can say.
+        TypeError: ``kind`` is neither a Kind nor Versions; a schema or columns are not given by
+            version; an option is of another type.
+        ValueError: the group has no dot, the kind does not begin with a capital letter, or a type
+            has no structural schema; the text names the place. An option is for several versions,
+            but there is only one, or it names an unknown version. With ``strict``, a constraint
+            that no schema can express; the text names it.
 
     >>> crd = custom_resource_definition(Kind(group="example.com", version="v1", kind="Widget"))
     >>> crd.name
@@ -179,7 +182,7 @@ def custom_resource_definition(
     stored = hub if storage is None else check_kind(storage, "storage")
     if stored not in versions.kinds:
         raise ValueError(
-            f"storage={stored} is none of the versions: use one of "
+            f"storage={stored} is not one of the versions: use one of "
             f"{', '.join(map(str, versions.kinds))}"
         )
     names: dict[str, Any] = {
@@ -340,8 +343,8 @@ def _schema(kind: Kind, *, strict: bool) -> dict[str, Any]:
     status = schema_of(kind.status, "status", rename=kind.rename, lost=lost)
     if strict and lost:
         raise ValueError(
-            f"{kind}: no schema can say {'; '.join(lost)}: check it in a validating webhook or a "
-            "Rule, or leave strict out"
+            f"{kind}: no schema can express {'; '.join(lost)}: check it in a validating webhook or "
+            "a Rule, or leave strict out"
         )
     made: dict[str, Any] = {"type": "object", "properties": {"spec": spec, "status": status}}
     if kind.spec is not None and not spec.get("nullable"):

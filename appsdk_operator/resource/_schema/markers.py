@@ -71,7 +71,7 @@ class Format(Marker):
     """The ``format`` of a text: ``Annotated[str, Format("date-time")]``.
 
     API servers check, among others, ``date-time``, ``date``, ``duration``, ``byte``, ``ipv4``,
-    ``ipv6``, ``cidr``, ``email``, ``hostname``, ``uri`` and ``uuid``, and ignore others.
+    ``ipv6``, ``cidr``, ``email``, ``hostname``, ``uri`` and ``uuid``, and ignore unknown formats.
     """
 
     name: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -90,17 +90,16 @@ class _Pattern(Marker):
 
 
 class Schema(Marker):
-    """Parts of a schema by their names in OpenAPI, if there is no other annotation for them.
+    """Parts of a schema by their names in OpenAPI, for which there is no other annotation.
 
-    API servers check them; reading an object does not. ``Annotated[str, Schema(maxLength=63)]``,
-    or above a class ``@Schema(minProperties=1)``. A part that Python keeps for itself ends with an
-    underscore: ``not_``.
+    API servers check them; reading an object does not. ``Annotated[str, Schema(maxLength=63)]``, or
+    above a class ``@Schema(minProperties=1)``. Add an underscore to a Python keyword: ``not_``.
 
     Args:
         **parts: plain JSON values, such as ``pattern``, ``minItems``, ``oneOf``, ``nullable``.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there are no parts.
     """
 
     def __init__(self, **parts: Any) -> None:
@@ -128,7 +127,8 @@ Int64: TypeAlias = Annotated[int, Format("int64")]
 """A whole number of 64 bits; API servers refuse larger ones."""
 
 Time: TypeAlias = Annotated[str, Format("date-time")]
-"""A time as the API has it, ``"2026-01-31T12:00:00Z"``; ``datetime`` is decoded instead."""
+"""A time as the text in the API, ``"2026-01-31T12:00:00Z"``; a field of type ``datetime`` is
+decoded."""
 
 Duration: TypeAlias = Annotated[str, Format("duration")]
 """A time span as text, as Kubernetes writes it: ``"1h30m"``."""
@@ -136,11 +136,11 @@ Duration: TypeAlias = Annotated[str, Format("duration")]
 
 @attrs.frozen
 class ListType(Marker):
-    """How server-side apply merges a list, and which items may be twice.
+    """How server-side apply merges a list, and which items may occur twice.
 
-    ``Annotated[list[Port], ListType.MAP("name")]``: each name once, items are merged by it.
-    ``ListType.SET``: each value once. ``ListType.ATOMIC``: the list is replaced as a whole, as
-    without a marker. Above a class ``@ListType.MAP("type")`` holds for all lists of it.
+    ``Annotated[list[Port], ListType.MAP("name")]``: each name occurs once, and items are merged by
+    name. ``ListType.SET``: each value occurs once. ``ListType.ATOMIC``: the list is replaced as a
+    whole, as without a marker. ``@ListType.MAP("type")`` above a class is for all lists of it.
     """
 
     type: str = attrs.field(validator=attrs.validators.in_(("atomic", "set", "map")))
@@ -179,9 +179,9 @@ class MapType(Marker, enum.Enum):
     """How server-side apply merges an object or a map: ``Annotated[dict[str, str], …]``."""
 
     GRANULAR = "granular"
-    """Each field has its owner; so it is without a marker."""
+    """Each field has its own owner; the default."""
     ATOMIC = "atomic"
-    """The whole has one owner, who replaces it."""
+    """The whole has one owner, who replaces it as a whole."""
 
     def schema(self) -> Mapping[str, Any]:
         return {"x-kubernetes-map-type": self.value}
@@ -192,11 +192,12 @@ class Rule(Marker):
     """A rule in the Common Expression Language, for a field or above a class.
 
     ``@Rule("self.max >= self.min", message="max must be at least min")``. Fields have their names
-    on the wire. A rule with ``oldSelf`` is for updates. API servers enforce rules from 1.25 on, and
-    refuse a CRD whose rules could take too long: give texts, lists and maps a largest size.
+    on the wire. A rule with ``oldSelf`` is checked only at updates. API servers enforce rules from
+    1.25 on, and refuse a CRD whose rules could take too long: limit the size of texts, lists and
+    maps.
 
     Raises:
-        ValueError: the rule is empty, or ``reason`` is none of Kubernetes'.
+        ValueError: the rule is empty, or ``reason`` is not one of the reasons below.
     """
 
     rule: str
@@ -204,14 +205,14 @@ class Rule(Marker):
     message: str = attrs.field(default="", kw_only=True)
     """The text of the error; default: the API server's own."""
     message_expression: str = attrs.field(default="", kw_only=True)
-    """An expression that makes the text; from 1.27 on."""
+    """An expression whose value is the text of the error; from 1.27 on."""
     reason: str = attrs.field(default="", kw_only=True)
-    """``FieldValueInvalid`` (so it is without), ``FieldValueForbidden``, ``FieldValueRequired`` or
-    ``FieldValueDuplicate``; from 1.28 on."""
+    """``FieldValueInvalid`` (the API server's default), ``FieldValueForbidden``,
+    ``FieldValueRequired`` or ``FieldValueDuplicate``; from 1.28 on."""
     field_path: str = attrs.field(default="", kw_only=True)
     """The field that the error names, relative to ``self``, such as ``.max``; from 1.28 on."""
     optional_old_self: bool = attrs.field(default=False, kw_only=True)
-    """Whether a rule with ``oldSelf`` is for creation, too; from 1.29 on."""
+    """Whether a rule with ``oldSelf`` is also checked at creation; from 1.29 on."""
 
     def __attrs_post_init__(self) -> None:
         if not str(self.rule or "").strip():

@@ -543,8 +543,8 @@ def _check_list(schema: Mapping[str, Any], path: str) -> None:
                 )
             if key not in items.get("required", ()) and "default" not in properties[key]:
                 raise ValueError(
-                    f"{path}: ListType.MAP({key!r}) names a field that may be absent: take its "
-                    "None away, or give it a default"
+                    f"{path}: ListType.MAP({key!r}) names a field that may be absent: remove None "
+                    "from its type, or give it a default"
                 )
     elif kind == "set" and items.get("type") in ("object", "array"):
         raise ValueError(f"{path}: ListType.SET is for texts and numbers: use ListType.MAP")
@@ -597,7 +597,7 @@ def _no_schema(view: Any, path: str) -> ValueError:
     name = getattr(view, "__qualname__", None) or str(view)
     return ValueError(
         f"{path} is of type {name}, which has no schema: use text, numbers, booleans, lists, "
-        "mappings of text, classes of these, or Any for whatever JSON; or pass schema="
+        "mappings with text as keys, classes of these, or Any for any JSON; or pass schema="
     )
 
 

@@ -41,8 +41,9 @@ _ARRAYS: Final = (
 class FieldName:
     """The name of a field on the wire, for a kind with ``rename``.
 
-    It stands in ``Annotated`` and is used as it is: ``pod_ip: Annotated[str, FieldName("podIP")]``.
-    The names of msgspec (``msgspec.field(name=…)``) and the aliases of pydantic do the same.
+    Give it in ``Annotated``; the name is used unchanged:
+    ``pod_ip: Annotated[str, FieldName("podIP")]``. The names of msgspec (``msgspec.field(name=…)``)
+    and the aliases of pydantic do the same.
     """
 
     name: str = attrs.field(validator=attrs.validators.instance_of(str))

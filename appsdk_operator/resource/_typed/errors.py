@@ -18,8 +18,8 @@ OMITTED: Final = Verbatim("")
 class FieldError:
     """An error of one field, made with :class:`~appsdk_operator.resource.FieldPath`.
 
-    A value, no exception: :meth:`Invalid.of <appsdk_operator.client.Invalid.of>` makes an exception
-    of one or several.
+    It is a value, not an exception. :meth:`Invalid.of <appsdk_operator.client.Invalid.of>` makes an
+    exception of one or several.
 
     >>> from appsdk_operator.resource import field
     >>> error = field("spec")["replicas"].invalid(-1, "must not be negative")
@@ -30,7 +30,8 @@ class FieldError:
     """
 
     reason: str
-    """For programs, for example ``FieldValueInvalid``: the reason of the cause in a ``Status``."""
+    """The reason, for programs, for example ``FieldValueInvalid``; in a ``Status``, the reason of
+    the cause."""
     field: str
     """The path, for example ``spec.containers[0].name``."""
     message: str

@@ -45,8 +45,8 @@ def check_spec_type(what: str, view: Any) -> None:
     name = getattr(view, "__qualname__", view)
     if hasattr(view, "__pydantic_validator__") and not is_pydantic_model(view):
         raise ValueError(
-            f"{what} type {name} is one of pydantic's dataclasses, whose validation would be "
-            f"passed over: make it a model, class {name}(pydantic.BaseModel, frozen=True)"
+            f"{what} type {name} is a dataclass of pydantic, whose validation would not run: make "
+            f"it a model, class {name}(pydantic.BaseModel, frozen=True)"
         )
     if not is_pydantic_model(view) and hasattr(view, "parse_obj") and hasattr(view, "__fields__"):
         raise ValueError(
