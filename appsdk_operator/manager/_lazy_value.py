@@ -49,7 +49,9 @@ class LazyValue(Generic[T]):
                     is_over = self._is_over
                     break
                 if self._maker == me:
-                    raise RuntimeError("it asks for what it is to make: return a new one instead")
+                    raise RuntimeError(
+                        "the function asks for the value that it makes: return a new one instead"
+                    )
                 is_over = self._is_over
             is_over.wait()
         try:

@@ -685,8 +685,8 @@ class InformerController:
             what = "an informer does not return"
             if kinds:
                 what = (
-                    f"a watcher or reconciler of {', '.join(kinds)} does not return: give what it "
-                    "waits for a time-out, or make it async def, which a stop cancels"
+                    f"a watcher or reconciler of {', '.join(kinds)} does not return: set a "
+                    "time-out for what it waits for, or make it async def, which a stop cancels"
                 )
             self._failures.append(
                 StillRunning(

@@ -192,7 +192,7 @@ def test_what_no_server_takes_is_refused_at_once(make, store):
     with pytest.raises(ValueError, match="'Normal' or 'Warning'"):
         recorder.event(pod(), "Error", "Made", "Make")  # type: ignore[arg-type]
     for reason, action in (("", "Make"), ("Made", ""), ("R" * 129, "Make"), ("Made", "ä" * 65)):
-        with pytest.raises(ValueError, match="belongs into the note"):
+        with pytest.raises(ValueError, match="text for people into the note"):
             recorder.event(pod(), "Normal", reason, action)
     for reason, action in (("Deployed", "deployed 3 replicas"), ("is deployed", "Deploy")):
         with pytest.raises(ValueError, match=r"reason, action, note\).* note='"):

@@ -381,7 +381,7 @@ def test_a_stop_answers_waiting_probes_and_names_a_check_that_hangs(serve: Any) 
     assert not thread.is_alive()
     assert not asking.is_alive()
     leave.set()
-    assert "checks readyz/database: give what they call a time-out" in str(errors[0])
+    assert "checks readyz/database: set a time-out for what they wait for" in str(errors[0])
     assert server.ready_checks.close() == []
 
 

@@ -90,7 +90,7 @@ class TestWebhookFactory:
 
     def test_one_that_asks_for_itself_is_told(self, make: Callable[..., Manager]) -> None:
         manager = make(webhook_server=lambda: manager.webhook_server)
-        with pytest.raises(RuntimeError, match="asks for what it is to make"):
+        with pytest.raises(RuntimeError, match="asks for the value that it makes"):
             _ = manager.webhook_server
 
     def test_one_that_failed_is_asked_again(self, make: Callable[..., Manager]) -> None:

@@ -65,7 +65,7 @@ def test_a_single_kind_is_no_list() -> None:
     [
         ("a", POD, NotCachedError, "cache=CacheSetup(kinds=[kind]), or CacheSetup(lazy=True)"),
         ("b", CONFIG_MAP, NotFollowedError, "add it to cache=CacheSetup(namespaces=…), or "),
-        ("a", CONFIG_MAP, NotSyncedError, "read it in what the manager runs"),
+        ("a", CONFIG_MAP, NotSyncedError, "read it in a runnable of the manager"),
     ],
 )
 def test_reads_that_the_cache_does_not_answer_name_the_managers_own_remedies(

@@ -427,7 +427,7 @@ def test_an_error_handler_that_is_no_function_is_refused() -> None:
     ("given", "said"),
     [
         ("shop", r"Operator\('shop'\): .* Operator\(name='shop'\)$"),
-        (Scripted("a"), r"Operator\(Scripted\(…\)\): .* add_controller\(…\) adds controllers$"),
+        (Scripted("a"), r"Operator\(Scripted\(…\)\): .* add controllers with add_controller\(…\)$"),
     ],
 )
 def test_an_argument_without_a_name_is_refused_with_its_name(given: Any, said: str) -> None:

@@ -60,6 +60,6 @@ def test_a_callback_that_hangs_does_not_hang_the_stop() -> None:
     thread.join(20)
     leave.set()
     [(text, running)] = raised
-    assert "shards/gain-0: give what callbacks" in text
+    assert "shards/gain-0: set a time-out for what callbacks" in text
     assert running == ["shards/gain-0"]
     assert shards._threads.join(20) == []

@@ -298,7 +298,7 @@ def test_writes_belong_to_a_shard_that_is_held(
     draft = MutableObject.new(CONFIG_MAP, "a", namespace="default", data={})
     with pytest.raises(RuntimeError, match="belongs to no shard"):
         client.create(draft)
-    with pytest.raises(RuntimeError, match="has a term"):
+    with pytest.raises(RuntimeError, match="a term belongs to a shard"):
         first.shards.term()
     with first.shards.acting_for(key) as is_ours:
         assert is_ours
@@ -411,9 +411,7 @@ def test_a_forked_child_holds_no_shards(replica: Callable[..., Replica]) -> None
         seen = in_child(look)
     forked = "shards: they belong to the process that this one was forked from"
     assert seen == str((frozenset(), False, False, forked))
-    assert "a child takes part with Shards of its own" in in_child(
-        lambda: first.shards.run(StopSignal())
-    )
+    assert "make new Shards in the child" in in_child(lambda: first.shards.run(StopSignal()))
     assert shares(first) == [6]
 
 

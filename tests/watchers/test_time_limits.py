@@ -361,7 +361,9 @@ def test_a_part_of_a_call_has_a_limit_of_its_own(make_rig: Callable[..., Rig]) -
     hang.has_done("b1")
     hang.release()
     eventually(lambda: bool(rig.errors))
-    assert str(rig.errors[0][0]).startswith("back_up took 10 s, its time limit is 10 s: give what")
+    assert str(rig.errors[0][0]).startswith(
+        "back_up took 10 s, its time limit is 10 s: set a time-out"
+    )
 
 
 def test_each_look_at_the_calls_starts_a_worker_that_is_missing(

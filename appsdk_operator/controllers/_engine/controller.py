@@ -585,7 +585,7 @@ class Controller(Generic[R]):
         if work:
             what = (
                 f"the reconciler does not return from {'; '.join(work)}: let it look at "
-                "reconcile_context().stop, and give what it waits for a time-out; a "
+                "reconcile_context().stop, and set a time-out for what it waits for; a "
                 "reconcile_timeout sets that signal earlier, and a stop cancels async def"
             )
         return StillRunning(

@@ -85,10 +85,11 @@ class CacheSetup:
     namespaces: NamespaceSelection = attrs.field(
         default=(), validator=lambda _, __, value: checked_selection(value)
     )
-    """The namespaces to watch, as names or with options for each; default: all. Names with
-    patterns, or a selector of the labels of Namespaces: those that match, as they come and go."""
+    """The namespaces to watch, as names, or as a mapping of names to options; default: all. Or
+    patterns of names, or a selector of Namespace labels: the cache then follows the matching
+    namespaces as they come and go."""
     kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_cached_kinds)
-    """Kinds to cache from the start. Others are added by the controllers that watch them."""
+    """Kinds to cache from the start. Controllers add the kinds that they watch."""
     by_kind: Mapping[Kind, CacheOptions] = attrs.field(
         factory=dict, converter=_kind_dict, validator=_kinds
     )
@@ -102,16 +103,16 @@ class CacheSetup:
     )
     """A field selector for objects of every kind; default: all objects."""
     transform: Transform | None = None
-    """Changes each object before it is cached; default: none does."""
+    """Changes each object before it is cached; default: none."""
     resync: float = 0.0
     """Seconds between two resyncs, which show handlers every object again; default 0: none."""
     lazy: bool = False
     """Whether a read of a kind without an informer starts one, for all namespaces of the cache;
-    default: the read raises an error."""
+    default False: the read raises an error."""
     sync_timeout: float = 120.0
     """Seconds that such a read waits for the informer to sync; default 120."""
     on_error: Callable[[Exception], None] | None = None
-    """Called with the errors of all informers; default: they are logged."""
+    """Called with the errors of all informers; default: log them."""
 
     @property
     def namespace_names(self) -> tuple[str, ...]:
@@ -143,7 +144,7 @@ _REMEDIES = Remedies(
         "have a controller watch the kind, or give the manager cache=CacheSetup(kinds=[kind]), "
         "or CacheSetup(lazy=True) for every kind that is read"
     ),
-    to_sync="read it in what the manager runs, which starts when the caches have synced",
+    to_sync="read it in a runnable of the manager, which starts once the caches have synced",
     to_follow="add it to cache=CacheSetup(namespaces=…), or with manager.cache.set_namespaces",
     to_read_live=(
         "with app.live_client or manager.live_client, or always, with "
@@ -162,7 +163,7 @@ def check_server(value: object) -> None:
         return
     example = f"ClientConfig(server={value!r})" if isinstance(value, str) else "ClientConfig.load()"
     raise TypeError(
-        f"must specify where the API server is, not {value!r}: give a ClientConfig, for example "
+        f"{value!r} does not say where the API server is: give a ClientConfig, for example "
         f"{example}, or a client"
     )
 
@@ -171,13 +172,14 @@ def check_server(value: object) -> None:
 class Cluster:
     """The cache and the clients for one API server.
 
-    ``client`` reads from the cache, ``live_client`` from the server. A :class:`Manager` has a
-    cluster of its own. Add further ones to it to work with several servers:
+    ``client`` reads from the cache, ``live_client`` from the server. A :class:`Manager` has its own
+    cluster. To work with several servers, add further clusters to it:
 
         elsewhere = Cluster(ClientConfig.load(context="elsewhere"))
         manager.add(elsewhere)
 
-    The manager runs its cache, in the group of the caches, and closes it in the end. Thread-safe.
+    The manager runs the cluster's cache in the group of the caches, and closes the cluster at the
+    end. Thread-safe.
     """
 
     runnable_group = RunnableGroup.CACHES
@@ -199,8 +201,8 @@ class Cluster:
         """A cluster whose cache does not run yet.
 
         Args:
-            server: the API server: a config, from which the cluster makes a client and closes it
-                in the end, or a client, which its owner closes.
+            server: the API server: a config, from which the cluster makes a client that it closes
+                at the end, or a client, which its owner closes.
             name: the name in logs and health checks; default ``"cluster"``.
             cache: options of the cache.
             client: options of the clients.
@@ -208,19 +210,23 @@ class Cluster:
             new_client: makes the client for a config; default: :class:`Client`.
             fence: wraps the client that writes; with :meth:`Manager.fence` it refuses writes once
                 the process has lost the lead. Default: writes are not fenced.
-            probe_server: whether to ask the server for its version when nothing has come from it
-                for five seconds, see :attr:`ManagerOptions.probe_server`.
+            probe_server: whether to ask the server for its version after five seconds of silence;
+                default: as for :attr:`ManagerOptions.probe_server`.
             clock: the clock of cache and client; default: the environment's.
-            metrics: where both publish; default: the metrics of its Manager, or the kit's own.
+            metrics: the metrics of both; default: its Manager's, else
+                :func:`~appsdk_operator.runtime.default_metrics`.
 
         Raises:
             TypeError, ValueError: an option that cannot be used.
         """
         check_server(server)
         if cache is not None and new_cache is not None:
-            raise ValueError("cache and new_cache: give the one or the other")
+            raise ValueError("cache and new_cache: give only one of them")
         if new_client is not None and not isinstance(server, ClientConfig):
-            raise ValueError("new_client is for a ClientConfig: this is a client already")
+            raise ValueError(
+                "new_client makes a client from a ClientConfig, but server is a client: leave "
+                "new_client out"
+            )
         self.name = name
         clock = present_clock(clock)
         self._metrics = PartMetrics(metrics)
@@ -298,7 +304,8 @@ class Cluster:
 
     @property
     def lost_for(self) -> float | None:
-        """Seconds for which the API server has not answered; None: it does."""
+        """Seconds for which the API server has not answered, from ten on; None: it answers, or the
+        cluster does not probe it."""
         return self._monitor.lost_for
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None) -> bool:
@@ -306,13 +313,13 @@ class Cluster:
         return self.cache.wait_for_sync(stop, timeout)
 
     def health(self) -> Health:
-        """Whether the cache has synced and watches the server, and if not why."""
+        """Whether the cache has synced and watches the server; if not, the text says why."""
         return self.cache.health()
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each request; returns the function that ends that.
+        """Call ``observer`` for each request; returns a function that ends this.
 
-        Without effect on a client of another make.
+        Has no effect if the client is not the kit's.
         """
         observe: Callable[[ActivityObserver], Callable[[], None]] | None = getattr(
             self.raw_client, "observe_activity", None
@@ -320,7 +327,7 @@ class Cluster:
         return observe(observer) if callable(observe) else _nothing
 
     def debug_snapshot(self) -> dict[str, Any]:
-        """Its informers, as JSON values."""
+        """The state of its informers, as JSON values."""
         snapshot = getattr(self.cache, "debug_snapshot", None)
         found: Any = snapshot() if callable(snapshot) else {}
         return {"cluster": self.name, **found}

@@ -62,11 +62,11 @@ class ElectorLike(Protocol):
         ...
 
     def check_write(self) -> None:
-        """Raise LeadershipLost when this process may not begin a write any more."""
+        """Raise LeadershipLost if this process may no longer begin a write."""
         ...
 
     def run(self, stop: StopSignal, on_started: Callable[[], None], /) -> None:
-        """Take part until ``stop``; call ``on_started``, which returns at once, when it leads.
+        """Take part until ``stop``; call ``on_started``, which returns at once, once it leads.
 
         Raises:
             LeadershipLost: this process has lost the lead.
@@ -78,7 +78,7 @@ class ElectorLike(Protocol):
         ...
 
     def health(self) -> Health:
-        """Not ready when the lease could not be reached for too long."""
+        """Not ready if the lease could not be reached for too long."""
         ...
 
 
@@ -86,7 +86,7 @@ class ElectorLike(Protocol):
 class Elected:
     """Set once this process leads and its leader-only runnables have started. Thread-safe.
 
-    Without leader election it is set once everything has started. It is never unset: a process
+    Without leader election it is set once all runnables have started. It is never unset: a process
     that loses the lead ends.
     """
 
@@ -95,7 +95,7 @@ class Elected:
         self._signal = signal
 
     def is_set(self) -> bool:
-        """Whether this process was elected and has started everything."""
+        """Whether this process was elected and has started its leader-only runnables."""
         return self._signal.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -316,7 +316,7 @@ class Lifecycle:
                 reconciles = "; ".join(self._running_reconciles)
                 text += (
                     f"; reconciles that do not return: {reconciles}: let them look at "
-                    "reconcile_context().stop, and give what they wait for a time-out"
+                    "reconcile_context().stop, and set a time-out for what they wait for"
                 )
             failures.append(TimeoutError(text))
         if len(failures) > 1:

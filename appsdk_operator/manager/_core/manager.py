@@ -84,16 +84,16 @@ class Manager:
             manager.add(my_controller)
             manager.run(handle_signals=True)
 
-    The constructor checks all options and binds all ports; nothing runs before :meth:`run`.
-    Semantics and order are those of controller-runtime's Manager; ``docs/manager.md`` describes
-    them, ``docs/differences.md`` lists the differences. Thread-safe.
+    The constructor checks all options and binds the ports, except the port of the webhook server,
+    see :attr:`webhook_server`; nothing runs before :meth:`run`. Semantics and order are those of
+    controller-runtime's Manager; ``docs/manager.md`` describes them, and ``docs/differences.md``
+    lists the differences. Thread-safe.
 
     Args:
-        server: the API server: a config, or a client, which its owner closes. With a wrapped
-            client the election shares it; with a config, or a plain :class:`Client`, the election
-            has a client of its own.
-        options: all options as a value, see :class:`ManagerOptions`.
-        changes: single options, which override those in ``options``.
+        server: the API server: a config, or a client, which its owner closes. The election has its
+            own client, unless this is a wrapped client: then it uses that.
+        options: the options as one value.
+        changes: single options; they override ``options``.
 
     Raises:
         TypeError, ValueError: an option that cannot be used; the text says what to do.
@@ -196,7 +196,7 @@ class Manager:
     def client(self) -> ClientLike:
         """The client that reads from the cache, own writes included, and writes to the server.
 
-        Kinds in ``ClientSetup(uncached=…)`` are read from the server. Writes are refused once this
+        It reads kinds in ``ClientSetup(uncached=…)`` from the server, and refuses writes once this
         process has lost the lead.
         """
         return self._cluster.client
@@ -236,7 +236,6 @@ class Manager:
 
         For further clusters::
 
-
             Cluster(ClientConfig.load(context="elsewhere"), fence=manager.fence)
         """
         if self._elector is None:
@@ -272,11 +271,11 @@ class Manager:
 
         It may be a controller, an :class:`Operator`, a :class:`Cluster`, a cache or an informer, a
         server, any object with ``run(stop)``, or a function; :class:`RunnableGroup` has the rules
-        for its group. An error that it raises stops the manager; when it returns, nothing happens.
+        for its group. If it raises an error, the manager stops; if it returns, the others go on.
 
         Raises:
             RuntimeError: the manager is stopping.
-            ValueError: it was added before, or it is on another clock than the manager.
+            ValueError: it was added before, or has another clock than the manager.
             TypeError: it cannot be run, or an attribute that selects its group is wrong.
         """
         runnable = as_runnable(runnable)
@@ -307,32 +306,34 @@ class Manager:
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
         """Call ``observer`` for each call and request of the manager, as it happens.
 
-        It sees each call of its controllers, each request of its clients, and each request within a
-        call by any :class:`~appsdk_operator.client.Client`; also of what is added later.
+        It sees each call of the manager's controllers, each request of its clients, and each
+        request that a call makes with any :class:`~appsdk_operator.client.Client`. Parts that are
+        added later count, too.
 
         Returns:
-            The function that ends that.
+            A function that ends this.
         """
         return self._observed.observe(observer)
 
     def note_draft(self, draft: Draft) -> None:
-        """For builders: :meth:`run` warns of controllers that were begun and not built by then."""
+        """For builders: :meth:`run` warns of controllers that were begun, but not built by then."""
         with self._lock:
             self._drafts = [one for one in self._drafts if not one.is_over]
             self._drafts.append(draft)
 
     @property
     def webhook_server(self) -> WebhookServer:
-        """The webhook server; unless it was given ready-made, the first use makes it.
+        """The webhook server; the first use makes it, unless the option is a server.
 
-        That opens its port, and adds a ready check ``webhooks`` unless the manager was started. It
-        serves at once when the manager runs. Where the option is another server, or a function that
-        makes one, it is that.
+        Making it opens its port, and adds a ready check ``webhooks`` unless the manager was
+        started. If the manager runs, it serves at once. If the option is another server, or a
+        function that makes one, this is that server.
 
         Raises:
             OSError: its address cannot be bound.
             ValueError: its certificates cannot be used.
-            RuntimeError: the manager is stopping, or the function itself uses this property.
+            RuntimeError: the manager is stopping, or the function that makes the server uses this
+                property.
         """
         return self._webhooks.get()  # type: ignore[return-value]  # what the option says
 
@@ -341,7 +342,7 @@ class Manager:
         """The webhooks that :attr:`webhook_server` serves, by path; ``webhook_for`` adds to them.
 
         Raises:
-            TypeError: the server that was given has none.
+            TypeError: the server that was given has no webhooks.
             OSError, ValueError, RuntimeError: as :attr:`webhook_server`.
         """
         from appsdk_operator.webhooks import Webhooks
@@ -359,8 +360,8 @@ class Manager:
         """Make the pod ready only while ``check`` passes; served at ``/readyz/<name>``.
 
         Args:
-            name: a path segment; ``caches``, ``controllers``, ``leader-election``, ``manager``
-                and ``webhooks`` are names of the manager's own checks.
+            name: a path segment. The manager's own checks are ``caches``, ``controllers``,
+                ``leader-election``, ``manager`` and ``webhooks``.
             check: fails by raising, or by returning a Health that is not ready.
 
         Raises:
@@ -380,11 +381,11 @@ class Manager:
         self._servers.add_health_check(name, check)
 
     def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
-        """Serve ``path`` on the metrics server, by ``handler``.
+        """Serve ``path`` on the metrics server with ``handler``.
 
         Raises:
             RuntimeError: the manager was started.
-            ValueError: ``path`` is ``/metrics``, is taken, or begins without a slash.
+            ValueError: ``path`` is ``/metrics``, is taken, or does not begin with a slash.
         """
         self._refuse_when_started(f"metrics handler {path!r}")
         self._servers.add_metrics_handler(path, handler)
@@ -395,7 +396,7 @@ class Manager:
     def elected(self) -> Elected:
         """Set once this process leads and its leader-only runnables have started.
 
-        Without leader election: once everything has started.
+        Without leader election: once all runnables have started.
         """
         return self._lifecycle.elected
 
@@ -408,7 +409,7 @@ class Manager:
     def term(self) -> int:
         """The fencing token of the current lead, see :attr:`Elector.term`; 0 without an election.
 
-        Send it with writes to other systems, and have them refuse a smaller number than they have
+        Send it with writes to other systems, and let them refuse a smaller number than they have
         seen.
 
         Raises:
@@ -442,7 +443,7 @@ class Manager:
         return found
 
     def health(self) -> Health:
-        """Whether caches, controllers and the election are healthy, and if not why."""
+        """Whether caches, controllers and the election are healthy; if not, the text says why."""
         checks = (self._caches_health, self._controllers_health, self._election_health)
         healths = [check() for check in checks]
         bad = [health.text for health in healths if not health.is_ready]
@@ -471,7 +472,8 @@ class Manager:
     def debug_state(self) -> dict[str, Any]:
         """The state that the debug server shows, as JSON values, bounded and with a version.
 
-        ``docs/observability.md`` has the fields. Names of objects are in it, their content is not.
+        ``docs/observability.md`` lists the fields. The state has the names of objects, not their
+        content.
         """
         return self._debug.state()
 
@@ -491,8 +493,9 @@ class Manager:
     def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
         """Start everything, and run it until ``stop`` is set or something fails; then stop it.
 
-        Runnables stop group by group, dependencies last, and have ``graceful_shutdown_timeout``
-        together. A runnable that exceeds it goes on, and keeps the process alive.
+        Runnables stop group by group, dependencies last. Together they have
+        ``graceful_shutdown_timeout``. A runnable that exceeds it goes on and keeps the process
+        alive.
 
         Args:
             stop: ends the run; default: only a signal or a failure does.
@@ -500,7 +503,7 @@ class Manager:
                 Works in the main thread only.
 
         Raises:
-            Exception: the first failure; later ones are in the log and in its notes.
+            Exception: the first failure; later failures are in the log and in its notes.
             LeadershipLost: the lease was lost. Runnables may still run: end the process.
             TimeoutError: runnables have not ended in time; the text names them.
             ExceptionGroup: a runnable failed, and others have not ended in time.
@@ -539,8 +542,8 @@ class Manager:
     def close(self) -> None:
         """Close ports and connections of a manager that will not run.
 
-        :meth:`run` does so itself. Harmless when called twice. A manager that runs is stopped,
-        without waiting for it.
+        :meth:`run` does so itself. Harmless when called twice. If the manager runs, this stops it
+        and does not wait for its end.
         """
         self._lifecycle.close()
         with self._lock:
@@ -717,7 +720,9 @@ class Manager:
     def _refuse_when_started(self, what: str) -> None:
         with self._lock:
             if self._has_run:
-                raise RuntimeError(f"{what} comes too late: the manager was started already")
+                raise RuntimeError(
+                    f"{what} comes too late: the manager was started already, so add it before run"
+                )
 
     def _add_default_checks(self) -> None:
         checks: dict[str, HealthCheck] = {

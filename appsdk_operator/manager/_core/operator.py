@@ -49,8 +49,8 @@ class OperatorController(Protocol):
 class Operator:
     """Runs controllers side by side.
 
-    The first one that fails stops all others, unless ``on_error`` decides otherwise; a stop is not
-    a failure. Thread-safe.
+    If a controller fails, the operator stops all others, unless ``on_error`` decides otherwise.
+    Thread-safe.
 
     >>> from appsdk_operator.runtime import StopSignal
     >>> stop = StopSignal()
@@ -63,11 +63,11 @@ class Operator:
         def __new__(cls, *positional: Any, **_: Any) -> Any:
             if positional:
                 first = positional[0]
-                remedy = "add_controller(…) adds controllers"
+                remedy = "add controllers with add_controller(…)"
                 if isinstance(first, str):
-                    remedy = f"a name is given as Operator(name={first!r})"
+                    remedy = f"give its name as Operator(name={first!r})"
                 raise TypeError(
-                    f"Operator({_shown(first)}): all arguments of an Operator are named: {remedy}"
+                    f"Operator({_shown(first)}): an Operator takes only keyword arguments: {remedy}"
                 )
             return object.__new__(cls)
 
@@ -84,18 +84,19 @@ class Operator:
 
         Args:
             name: the operator's name: at most 40 lower-case letters, digits and '-'. It replaces
-                "operator" in the default finalizers of its controllers that have no name of their
-                own. Two operators for one kind need different names: with a shared finalizer, an
-                object goes when one of them has cleaned up. Default: the name of its Manager, or
+                "operator" in the default finalizers of controllers without their own name. Two
+                operators for one kind need different names: with a shared finalizer, an object is
+                gone as soon as one of them has cleaned up. Default: the name of its Manager, or
                 none.
-            previous_names: former names; finalizers with them are recognised, and replaced.
-                Default: ``("operator",)``, the name in finalizers of operators without one.
+            previous_names: former names; the operator recognises finalizers with these names, and
+                replaces them. Default: ``("operator",)``, which operators without a name have in
+                their finalizers.
             stop_timeout: seconds to wait at a stop for controllers to end; default 60.
             on_error: called with a controller that failed and its error, in the controller's
-                thread. It returns True to go on with the other controllers, and :meth:`run` does
-                not raise the error, or False to stop. It is not called once the operator stops. If
-                it raises, the operator stops, and its error is raised, too. Default: every failure
-                stops the operator.
+                thread. If it returns True, the other controllers go on, and :meth:`run` does not
+                raise the error. If it returns False, the operator stops. If it raises, the operator
+                stops, and :meth:`run` raises both errors. It is not called once the operator stops.
+                Default: every failure stops the operator.
             clock: the clock for waits; default: the environment's.
         """
         checked_seconds("stop_timeout", stop_timeout)
@@ -126,7 +127,7 @@ class Operator:
         Raises:
             TypeError: it has no ``run``, or is a KubernetesInformer.
             ValueError: it was added before.
-            RuntimeError: the operator runs already; or the controller does, and can no longer take
+            RuntimeError: the operator runs already; or the controller runs, and can no longer take
                 the operator's name.
         """
         _check_controller(controller)
@@ -177,7 +178,7 @@ class Operator:
 
     @property
     def watched_kinds(self) -> tuple[str, ...]:
-        """The kinds that its controllers watch, each once."""
+        """The kinds that its controllers watch, without duplicates."""
         return tuple(kinds_of(self._controllers.copy()))
 
     @property
@@ -196,7 +197,7 @@ class Operator:
         """Call ``observer`` for each call of its controllers, including controllers added later.
 
         Returns:
-            The function that ends that.
+            A function that ends this.
         """
         return self._observed.observe(observer)
 
@@ -210,7 +211,7 @@ class Operator:
     def run(self, stop: StopSignal | None = None, *, handle_signals: bool = False) -> None:
         """Run all controllers until ``stop`` is set or one of them fails; then wait for all to end.
 
-        The run is also over when every controller has returned by itself.
+        It also returns once every controller has returned by itself.
 
         Args:
             stop: ends the run; default: only a signal or a failure does.
@@ -221,8 +222,8 @@ class Operator:
             Exception: the error of a controller, after all others have stopped.
             ExceptionGroup: several controllers failed.
             ValueError: ``handle_signals`` outside of the main thread.
-            StillRunning: controllers still run ``stop_timeout`` seconds after the stop; it is
-                raised alone or in the group.
+            StillRunning: controllers still run ``stop_timeout`` seconds after the stop; raised
+                alone or in the group.
             RuntimeError: it was run before.
         """
         if handle_signals:

@@ -74,7 +74,7 @@ def _runs_or_makes(value: object) -> bool:
 
 def _observers(value: Iterable[ActivityObserver]) -> tuple[ActivityObserver, ...]:
     if not isinstance(value, Iterable):
-        raise TypeError(f"observers={value!r}: give a list of them")
+        raise TypeError(f"observers={value!r}: give a list of observers")
     return tuple(value)
 
 
@@ -92,7 +92,7 @@ def _check_grace(_: object, field: attrs.Attribute[Any], value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class ManagerOptions:
-    """The options of a :class:`Manager`; each is an argument of it, too.
+    """The options of a :class:`Manager`; each is also an argument of its constructor.
 
     The defaults are controller-runtime's, except that no port is opened by default.
 
@@ -107,8 +107,8 @@ class ManagerOptions:
     leader_election_config: ClientConfig | None = attrs.field(
         default=None, validator=_check_type(ClientConfig, hint="a ClientConfig")
     )
-    """The API server that has the Lease, with the time-outs to use; default: the manager's, with
-    time-outs that fit the election."""
+    """The API server that has the Lease, with the time-outs to use; default: the manager's server,
+    with time-outs that fit the election."""
     new_elector: NewElector | None = attrs.field(default=None, validator=_check_function)
     """Makes the elector, for locks other than Leases and for tests; default: :class:`Elector`."""
 
@@ -127,14 +127,15 @@ class ManagerOptions:
     webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None = attrs.field(
         default=None, validator=_check_webhooks
     )
-    """The webhook server; or its options, or a function that makes it, for a server that is made
-    when it is first used. Default: options that are all defaults. It runs on every replica and
+    """The webhook server, or its options or a function that makes it: then the manager makes the
+    server when it is first used. Default: ``WebhookServerOptions()``. It runs on every replica and
     starts before the caches."""
 
     cache: CacheSetup | None = attrs.field(
         default=None, validator=_check_type(CacheSetup, hint="CacheSetup(…)")
     )
-    """Options of the cache; default: it has the kinds that controllers watch, in all namespaces."""
+    """Options of the cache; default: it holds the kinds that controllers watch, in all
+    namespaces."""
     client: ClientSetup | None = attrs.field(
         default=None, validator=_check_type(ClientSetup, hint="ClientSetup(…)")
     )
@@ -146,20 +147,20 @@ class ManagerOptions:
     probe_server: bool | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.instance_of(bool))
     )
-    """Whether the manager asks the API server for its version (``GET /version``, which every
-    authenticated user may) when nothing has come from it for five seconds, so that the log tells
-    after ten seconds that it does not answer. Costs one small request in five seconds while the
-    operator is idle, and none under traffic. Default: yes, except on a
+    """Whether the manager asks the API server for its version after five seconds of silence
+    (``GET /version``, which every authenticated user may), so that the log says after ten seconds
+    that it does not answer. This costs one small request in five seconds while the operator is
+    idle, and none under traffic. Default: yes, except on a
     :class:`~appsdk_operator.runtime.ManualClock`, as in a World."""
 
     base_stop: StopSignal | None = attrs.field(
         default=None, validator=_check_type(StopSignal, hint="a StopSignal")
     )
-    """The parent of all runnables' stop signals: setting it ends everything at once, in no order.
-    Default: none. The stop signal of :meth:`Manager.run` is another one."""
+    """The parent of all runnables' stop signals: setting it stops all of them at once, in no order.
+    Use the stop signal of :meth:`Manager.run` for an orderly stop. Default: none."""
     graceful_shutdown_timeout: float | None = attrs.field(default=30.0, validator=_check_grace)
-    """Seconds that all runnables together have to end after a stop; default 30. 0: the manager does
-    not wait for them. None, or less than 0: no limit."""
+    """Seconds in which all runnables together have to end after a stop; default 30. 0: the manager
+    does not wait for them. None, or less than 0: no limit."""
 
     controller_options: ControllerOptions = attrs.field(
         factory=ControllerOptions,
@@ -171,8 +172,9 @@ class ManagerOptions:
     )
     """Options of the event recorders."""
     failure_events: FailureEvents | None = attrs.field(default=None, converter=failure_events_of)
-    """Which failures of reconcilers and watchers become Events on their object, for ``kubectl
-    describe``; True: three in a row, for five seconds. Default: none."""
+    """Which failures of reconcilers and watchers become Events on their object, for
+    ``kubectl describe``; True: from three failures in a row on, after at least five seconds of
+    failing. Default: none."""
     narrate: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
     """Whether to print each call and its writes to standard output, as a
     :class:`~appsdk_operator.runtime.Narrator` does; for development. Default: no."""
@@ -180,9 +182,9 @@ class ManagerOptions:
     observers: Sequence[ActivityObserver] = attrs.field(
         default=(), converter=_observers, validator=_check_observers
     )
-    """Who is shown each call of a callback and each request, such as a
+    """Observers of each call of a callback and each request, such as a
     :class:`~appsdk_operator.tracing.Tracing`; see :meth:`Manager.observe_activity`. Default:
-    nobody."""
+    none."""
 
     clock: Clock | None = None
     """The clock of the manager and of everything that it runs; default: the environment's."""
@@ -198,13 +200,13 @@ class ManagerOptions:
 
     name: str = attrs.field(default="", validator=_check_name)
     """The operator's name: at most 40 lower-case letters, digits and '-'. It is a part of the
-    default finalizers of its watchers, unless their controller or their Operator has a name.
+    default finalizers of its watchers, unless their controller or Operator has its own name.
     Default: none."""
     previous_names: Sequence[str] = attrs.field(
         default=PREVIOUS_NAMES, converter=check_previous_names
     )
-    """Former names of the operator; finalizers with them are recognised, and replaced. Default:
-    ``("operator",)``, the name in finalizers of operators without one."""
+    """Former names of the operator; it recognises finalizers with these names, and replaces them.
+    Default: ``("operator",)``, which operators without a name have in their finalizers."""
 
     def __attrs_post_init__(self) -> None:
         if self.leader_election is None and (self.new_elector or self.leader_election_config):
@@ -213,7 +215,7 @@ class ManagerOptions:
                 "leader_election=LeaderElection(id=…), too"
             )
         if self.cache is not None and self.new_cache is not None:
-            raise ValueError("cache and new_cache: give the one or the other")
+            raise ValueError("cache and new_cache: give only one of them")
 
 
 def check_names(given: Iterable[str]) -> None:

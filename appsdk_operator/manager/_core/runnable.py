@@ -24,7 +24,7 @@ class Runnable(Protocol):
 
 @runtime_checkable
 class LeaderElectionRunnable(Protocol):
-    """A runnable that says whether it runs on the leader only; without this attribute it does."""
+    """A runnable that says whether it runs on the leader only; without this attribute, it does."""
 
     @property
     def needs_leader_election(self) -> bool:
@@ -37,18 +37,18 @@ class WarmUpRunnable(Protocol):
     """A runnable that prepares on every replica, so that it starts fast on a new leader."""
 
     def warm_up(self, stop: StopSignal, /) -> object:
-        """Prepare and return; threads that it started may go on until ``stop`` is set."""
+        """Prepare and return. Threads that it started may go on until ``stop`` is set."""
         ...
 
 
 @runtime_checkable
 class ReadyRunnable(Protocol):
-    """A runnable that takes time to become ready; later groups start after it is."""
+    """A runnable that takes time to become ready; later groups start once it is ready."""
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait until it is ready; False when stopped or after ``timeout`` seconds.
 
-        May be async. If it returns False without a stop, it is called again a moment later.
+        May be async. If it returns False without a stop, the manager soon calls it again.
         """
         ...
 
@@ -56,15 +56,16 @@ class ReadyRunnable(Protocol):
 class RunnableGroup(enum.StrEnum):
     """The groups of a manager, in the order in which they start.
 
-    The group of a runnable is the first that applies:
+    The first rule that applies determines the group of a runnable:
 
-    1. the group that its attribute ``runnable_group`` names;
-    2. a server, which has ``only_serve_when_leader``: True → leader election, else HTTP servers;
-    3. a cache or a single informer → caches;
-    4. ``needs_leader_election`` is False → others, else leader election; and one with a method
-       ``warm_up`` is in the warm-up too.
+    1. its attribute ``runnable_group`` names the group;
+    2. it is a server, which has ``only_serve_when_leader``: True → leader election, else HTTP
+       servers;
+    3. it is a cache or a single informer → caches;
+    4. ``needs_leader_election`` is False → others, else leader election.
 
-    The rules are controller-runtime's.
+    If it has a method ``warm_up``, this method also runs in the warm-up. The rules are
+    controller-runtime's.
     """
 
     HTTP_SERVERS = "http-servers"
@@ -76,7 +77,7 @@ class RunnableGroup(enum.StrEnum):
     OTHERS = "others"
     """Runnables for every replica."""
     WARM_UP = "warm-up"
-    """The ``warm_up`` methods of leader-only runnables, on every replica."""
+    """The ``warm_up`` methods of runnables, on every replica."""
     LEADER_ELECTION = "leader-election"
     """Runnables for the leader only."""
 

@@ -37,7 +37,7 @@ class LeaseClient(Protocol):
         ...
 
     def update(self, obj: MutableObject, /) -> Object:
-        """Replace the version that ``obj`` names."""
+        """Replace the Lease, if it still has the resource version of ``obj``."""
         ...
 
 

@@ -74,25 +74,27 @@ _TRANSITIONS = Family(
 class Elector:
     """A candidate in a leader election with a Lease.
 
-    It leads from the moment it has the Lease until the Lease expires by its own clock, counted from
-    the start of the request that renewed it last. Another candidate can take over only later, as
-    long as all clocks run at about the same speed; they need not show the same time.
+    It leads from the moment it has the Lease until the Lease expires. It measures that with its own
+    clock, from the start of the last request that renewed the Lease. As long as all clocks run at
+    about the same speed, another candidate can take over only later; the clocks need not show the
+    same time.
 
     :meth:`run` blocks a thread; all other methods may be called from any thread at any time.
 
     Args:
-        client: reads and writes the Lease; best one of its own, ``Client(elector_config(…))``,
-            because an election must not wait behind other requests.
+        client: reads and writes the Lease. Give the election its own client,
+            ``Client(elector_config(…))``, because it must not wait behind other requests.
         options: the name of the Lease, and the times.
         clock: the clock for the lease and all waits.
         rng: the source of jitter between the tries of candidates.
-        metrics: where it publishes; default: the kit's own.
+        metrics: the metrics that it writes to; default: the environment's, else
+            :func:`~appsdk_operator.runtime.default_metrics`.
         on_new_leader: called with the identity of each new leader, and with ``""`` when the Lease
             was released. It runs in the thread of :meth:`run` between requests, so it must be fast.
         on_event: called with the Lease and a text, ``"<identity> became leader"`` or
-            ``"… stopped leading"``; for an event recorder. It must be fast, too.
-        on_lease: called with the Lease as it was last observed, at each step of the election and
-            before ``on_started``. It must be fast, too.
+            ``"<identity> stopped leading"``; for an event recorder. It must be fast, too.
+        on_lease: called with the Lease as last observed, at each step of the election and before
+            ``on_started``. It must be fast, too.
 
     Raises:
         ValueError: no namespace is given, and this process does not run in a pod.
@@ -137,7 +139,7 @@ class Elector:
         self._failure: BaseException | None = None
         self._keeps_lease = self._gives_back = False
         # A forked child has a copy of the state, but no thread that renews the Lease.
-        self._process = OneProcess(repr(self), "a child takes part with an Elector of its own")
+        self._process = OneProcess(repr(self), "make a new Elector in the child")
         after_fork(self._on_fork)
         self._writes = UnansweredWrites(clock)
         self._end_metrics = present_metrics(metrics).add_source(self._samples)
@@ -164,19 +166,19 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads: it has the Lease, which has not expired by its own clock."""
+        """Whether this process leads: it holds the Lease, unexpired by its own clock."""
         return self._clock.monotonic() < self._state.held_until
 
     @property
     def term(self) -> int:
         """The fencing token of the lead, which grows with each change of the holder.
 
-        A process that leads or has led has the number of its own last lead, a standby that of the
-        present leader.
+        A process that leads or has led returns the number of its own last lead; a standby returns
+        the number of the current leader.
 
-        Send it with writes to other systems, and have them refuse a smaller number than they have
-        seen: that stops a former leader even where no clock can. It starts again when the
-        Lease is deleted.
+        Send it with writes to other systems, and let them refuse a smaller number than they have
+        seen. This stops the writes of a former leader even if its clock is wrong. If the Lease is
+        deleted, the numbers start anew.
         """
         state = self._state
         if state.has_led:
@@ -201,28 +203,27 @@ class Elector:
         """
         if self._state.has_led and not self.may_write():
             raise LeadershipLost(
-                f"{self.identity} does not hold the Lease {self.namespace}/{self.options.id} any "
-                f"more, or for less than the fence margin of {self.options.margin:g} s: another "
+                f"{self.identity} no longer holds the Lease {self.namespace}/{self.options.id}, or "
+                f"holds it for less than the fence margin of {self.options.margin:g} s: another "
                 "replica may write now"
             )
 
     def track_write(self, check: Callable[[], None] | None = None) -> TrackedWrite:
-        """For :class:`FencedClient`: track a write, which ``check`` allows by not raising.
+        """For :class:`FencedClient`: track a write that ``check`` allows; it raises to refuse.
 
         The default check is :meth:`check_write`.
         """
         return self._writes.track(check or self.check_write)
 
     def last_write(self) -> float:
-        """When the last unanswered write began, which the server may still carry out."""
+        """The time when the last unanswered write began; the server may still carry it out."""
         return self._writes.latest
 
     def health(self, tolerance: float = 5.0) -> Health:
         """Whether the election works; for a readiness check, or to restart a process that hangs.
 
-        Not ready when the lead was lost, and when for longer than the lease duration and
-        ``tolerance`` seconds the Lease could not be renewed, or a standby could not read or take
-        it.
+        Not ready if the lead was lost, or if for more than the lease duration plus ``tolerance``
+        seconds the leader could not renew the Lease or a standby could not read or take it.
         """
         state = self._state
         if state.phase is CandidatePhase.LOST:
@@ -246,8 +247,8 @@ class Elector:
     def run(self, stop: StopSignal, on_started: Callable[[], None]) -> None:
         """Take part until ``stop``; then release the Lease if the options say so. Blocks.
 
-        Set ``stop`` when all work that needs the lead has ended: the Lease is renewed until then. A
-        request that a stop or a deadline interrupts may go on in the background, without harm;
+        Set ``stop`` once all work that needs the lead has ended; until then this renews the Lease.
+        If a stop or a deadline interrupts a request, it may go on in the background, without harm;
         :meth:`join` waits for it.
 
         Args:
@@ -256,11 +257,11 @@ class Elector:
                 that renews the Lease: set an event or start a thread, and return.
 
         Raises:
-            LeadershipLost: this process has lost the lead. It is raised when the Lease expires by
-                the own clock, even while a request hangs.
-            Exception: the error of ``on_started``; the lead was given up then.
-            RuntimeError: it was run before, or (ForkedError) this process is a fork of the one that
-                made it.
+            LeadershipLost: this process has lost the lead. Raised when the Lease expires by the
+                process' own clock, even while a request hangs.
+            Exception: the error of ``on_started``; the process has then given up the lead.
+            RuntimeError: it was run before, or (ForkedError) this process was forked from the one
+                that made it.
         """
         self._process.check()
         with self._lock:
@@ -282,7 +283,7 @@ class Elector:
     def keep_lease(self) -> None:
         """Let the Lease expire after the stop, even with ``release_on_cancel``.
 
-        For a stop while work that needs the lead still runs.
+        For a stop during which work that needs the lead still runs.
         """
         self._keeps_lease = True
 
@@ -294,7 +295,7 @@ class Elector:
         self._gives_back = True
 
     def join(self, timeout: float | None = None) -> list[str]:
-        """Wait for requests that still ran when :meth:`run` ended; close the client before.
+        """Wait for requests that still ran when :meth:`run` ended; close the client first.
 
         Returns:
             The names of the threads that still run after ``timeout`` seconds; default: no limit.

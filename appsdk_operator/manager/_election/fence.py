@@ -42,21 +42,20 @@ class _TrackingFence(Fence, Protocol):
 class FencedClient(ClientWrapper):
     """Forwards all requests, except writes after the lead was lost.
 
-    Each method that writes, those of subresources included, checks the fence when it is called and
-    again right before its bytes are sent, at each retry. So a write that waited for a connection or
-    a rate limit, or was delayed by a pause of the whole process, does not reach the next leader's
-    time. A process that has never led may write, as in controller-runtime.
+    Each method that writes, subresources included, checks the fence when it is called, and again
+    right before the bytes of each try are sent. So if a write waited for a connection or a rate
+    limit, or the whole process paused, the write is not sent while another replica leads. A process
+    that has never led may write, as in controller-runtime.
 
-    The remaining risk: bytes that were already sent, or that the machine paused after the last
-    check, may reach the server when the next leader works already. That requires that the server
-    carries out the write later than the fence margin of :class:`LeaderElection` after the last
-    check. Before an :class:`Elector` releases a lease, it waits for unanswered writes;
-    ``docs/leader-election.md`` has the argument. Such a late write cannot be excluded, but the
-    server refuses an update whose resource version has changed.
+    One risk remains: the server may carry out a write while the next leader works already, if more
+    time than the fence margin of :class:`LeaderElection` has passed since the last check, in the
+    network or because the machine paused. No client can exclude such a late write, but the server
+    refuses an update whose resource version has changed. Before an :class:`Elector` releases a
+    lease, it waits for unanswered writes; ``docs/leader-election.md`` has the argument.
 
     Args:
-        inner: sends the requests: a :class:`Client`, or a wrapper around one. For any other client
-            the fence is checked only when a method is called.
+        inner: sends the requests: a :class:`Client`, or a wrapper around one. Any other client is
+            checked only when a method is called.
         fence: decides whether a write may begin.
     """
 

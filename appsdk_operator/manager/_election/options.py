@@ -24,8 +24,8 @@ NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 class LeadershipLost(ClientError):  # noqa: N818 - named as the other errors are
     """This process has lost the lead: all work that needs it must end.
 
-    Raised by :meth:`Elector.run`, and by a :class:`FencedClient` for a write after the lead. The
-    process should exit and be restarted, as a candidate again.
+    Raised by :meth:`Elector.run`, and by a :class:`FencedClient` for a write after the lead is
+    lost. The process should exit; after a restart it is a candidate again.
     """
 
 
@@ -51,8 +51,8 @@ def _labels(value: Mapping[str, str]) -> dict[str, str]:
 class LeaderElection:
     """The options of a leader election.
 
-    The times are checked together: a leader needs several tries to renew before it gives up, and
-    has to give up before others take over. The defaults are controller-runtime's.
+    The times must fit each other: a leader needs several tries to renew before it gives up, and has
+    to give up before others take over. The defaults are controller-runtime's.
 
     >>> LeaderElection(id="my-operator", namespace="default").lease_duration
     15.0
@@ -65,25 +65,26 @@ class LeaderElection:
     id: str = attrs.field(validator=_check_id)
     """The name of the Lease, the same in all replicas of one operator."""
     namespace: str | None = None
-    """The namespace of the Lease; default: the pod's namespace, and outside of a pod an error."""
+    """The namespace of the Lease; default: the pod's namespace; outside of a pod, the default is an
+    error."""
     identity: str | None = None
-    """The name of this process in the Lease, which no other process may have. Default: the host's
-    name and a random number, new in each process."""
+    """The name of this process in the Lease; no other process may have it. Default: the host's name
+    and a random number, new in each process."""
     lease_duration: float = attrs.field(default=15.0, converter=float, validator=_positive)
     """Seconds after the last renewal until others take over; default 15. The Lease has whole
     seconds, rounded up; the leader itself uses the exact value."""
     renew_deadline: float = attrs.field(default=10.0, converter=float, validator=_positive)
     """Seconds for which a leader tries to renew before it gives up; default 10."""
     retry_period: float = attrs.field(default=2.0, converter=float, validator=_positive)
-    """Seconds between two renewals; default 2. Between two tries to acquire up to 2.2 times as
-    long, at random."""
+    """Seconds between two renewals; default 2. Between two tries to acquire the Lease, a random
+    time of 1 to 2.2 times as long."""
     fence_margin: float | None = None
-    """Seconds before the lease expires in which the leader begins no more writes: time for writes
-    in flight, and for clocks of different speed. Default: half the time between ``renew_deadline``
-    and ``lease_duration``, so 2.5; 0: none."""
+    """Seconds before the lease expires in which the leader begins no more writes. They leave time
+    for writes in flight, and allow for clocks of different speed. Default: half the time between
+    ``renew_deadline`` and ``lease_duration``, so 2.5; 0: none."""
     release_on_cancel: bool = False
-    """Release the Lease at a stop, so that another replica takes over at once. Only for programs
-    that end once the manager's run has returned. Default: let it expire."""
+    """Whether to release the Lease at a stop, so that another replica takes over at once. Only for
+    programs that end once the manager's run has returned. Default False: the Lease expires."""
     labels: Mapping[str, str] = attrs.field(factory=dict, converter=_labels)
     """Labels for the Lease; its other labels stay."""
 
@@ -108,8 +109,8 @@ class LeaderElection:
         if self.fence_margin is not None and not 0 <= self.fence_margin <= most:
             raise ValueError(
                 f"fence_margin={self.fence_margin}: use 0 to {most:g}, the time between "
-                "renew_deadline and lease_duration, or a leader could not write while it may "
-                "still renew"
+                "renew_deadline and lease_duration; with more, a leader could not write while it "
+                "may still renew"
             )
 
     @property
@@ -131,8 +132,8 @@ class LeaderElection:
 
 
 _REMEDY: Final = (
-    "give LeaderElection(namespace=…); an App that runs as a program takes it of "
-    "APPSDK_LEADER_ELECTION_NAMESPACE, and works alone with APPSDK_LEADER_ELECTION=false"
+    "give LeaderElection(namespace=…); for an App that runs as a program, set "
+    "APPSDK_LEADER_ELECTION_NAMESPACE, or APPSDK_LEADER_ELECTION=false to work without an election"
 )
 
 
@@ -159,8 +160,8 @@ def namespace_of(options: LeaderElection) -> str:
 def elector_config(config: ClientConfig, options: LeaderElection) -> ClientConfig:
     """Adapt ``config`` for the client of an election, which must not wait behind other requests.
 
-    That client has connections of its own and no rate limit, short time-outs and no retries,
-    because the election itself tries again, and a user agent of its own for the audit log.
+    That client has its own connections, no rate limit, short time-outs, and its own user agent for
+    the audit log. It has no retries, because the election itself tries again.
     """
     return attrs.evolve(
         config,

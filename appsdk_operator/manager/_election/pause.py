@@ -39,7 +39,7 @@ class Pause:
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations of the Lease that say so."""
+        """The annotations of the Lease that ask for this pause."""
         return {PAUSED_UNTIL: time_text(self.until), PAUSED_BY: self.by, PAUSE_REASON: self.reason}
 
     def __str__(self) -> str:

@@ -51,16 +51,17 @@ def pause_operator(
 ) -> Pause:
     """Ask an operator with a leader election to begin no calls for a while.
 
-    Its replicas see that in the annotations of their Lease, within about two ``retry_period`` of
-    the election. Calls that run end. Afterwards each changed object is handled once.
+    Its replicas see the request in the annotations of their Lease, within about two
+    ``retry_period`` of the election. Running calls go on to their end. After the pause the operator
+    handles each changed object once.
 
     Args:
         client: reads and patches the Lease.
-        name: the name of the Lease; that of an App is the App's.
+        name: the name of the Lease; an App's Lease has the App's name.
         namespace: the namespace of the Lease.
-        seconds: after which the operator goes on by itself, by the clock of its own machine; at
-            most a year.
-        reason: why, for its log and for whoever finds it paused.
+        seconds: the length of the pause, from one second to a year. The operator then goes on by
+            itself, by the clock of its own machine.
+        reason: the reason, for the operator's log and for people who find it paused.
         by: who asks; default: this user and host.
         replace: whether to replace the pause of somebody else.
 
@@ -102,7 +103,7 @@ def resume_operator(client: LeasePatcher, name: str, *, namespace: str) -> Pause
         namespace: its namespace.
 
     Returns:
-        The pause that this ends; None if there was none.
+        The pause that this ends; None if the operator was not paused.
 
     Raises:
         NotPausedError: there is no such Lease.
@@ -123,7 +124,7 @@ def resume_operator(client: LeasePatcher, name: str, *, namespace: str) -> Pause
 
 
 def why_nobody_sees(client: LeasePatcher, name: str, *, namespace: str) -> str:
-    """Why no process sees what the Lease asks for, as far as the Lease tells; "" if one does.
+    """Why no process sees what the Lease asks for, as far as the Lease shows; "" if one does.
 
     Raises:
         NotPausedError: there is no such Lease.
@@ -140,10 +141,9 @@ def why_nobody_sees(client: LeasePatcher, name: str, *, namespace: str) -> str:
         return ""
     since = f" since {text}" if text else ""
     return (
-        f"no replica has renewed the Lease {name} in namespace {namespace}{since}: either none "
-        "runs, and the next one will see the pause, or the operator runs without a leader "
-        "election, and then it reads no Lease and goes on: give it leader_election=True, with one "
-        "replica, too"
+        f"no replica has renewed the Lease {name} in namespace {namespace}{since}: if none runs, "
+        "the next one will see the pause; if the operator runs without a leader election, it reads "
+        "no Lease and goes on: give it leader_election=True, even with one replica"
     )
 
 
@@ -154,7 +154,7 @@ def _lease(client: LeasePatcher, name: str, namespace: str) -> Object:
         raise NotPausedError(
             f"there is no Lease {name} in namespace {namespace}: an operator is paused by the "
             "Lease of its leader election; check name and namespace, or give it "
-            "leader_election=True, with one replica, too: without an election it reads no Lease"
+            "leader_election=True, even with one replica: without an election it reads no Lease"
         ) from None
 
 

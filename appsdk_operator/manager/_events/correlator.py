@@ -44,22 +44,23 @@ class EventOptions:
     """How events are aggregated, limited and retried; the numbers are client-go's."""
 
     legacy: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
-    """Whether to write core/v1 Events instead of events.k8s.io/v1, for readers of their ``count``
-    and ``source``. Servers show either kind under both APIs. Default: no."""
+    """Whether to write core/v1 Events instead of events.k8s.io/v1, for programs that read their
+    ``count`` and ``source``. Servers show both kinds under both APIs. Default: no."""
     capacity: int = attrs.field(default=4096, validator=_at_least_one)
-    """The most series in memory; further events are dropped and counted while all of them are
-    pending. Default 4096."""
+    """The most series in memory. While all of them are pending, an event that would begin another
+    series is dropped and counted. Default 4096."""
     burst: int = attrs.field(default=25, validator=_at_least_one)
-    """New events about one object that are allowed at once; repetitions do not count. Default
-    25."""
+    """The number of new events about one object that are allowed at once; repetitions do not count.
+    Default 25."""
     refill: float = attrs.field(default=300.0, validator=_positive)
     """Seconds until one more new event about the same object is allowed. Default 300."""
     idle: float = attrs.field(default=360.0, validator=_positive)
     """Seconds without a repetition after which a series ends. Default 360."""
     refresh: float = attrs.field(default=1800.0, validator=_positive)
-    """Seconds between writes of the count of a series that goes on. Default 1800."""
+    """Seconds between two writes of the count of a series that goes on. Default 1800."""
     attempts: int = attrs.field(default=12, validator=_at_least_one)
-    """Attempts to write one event while the server cannot be reached. Default 12."""
+    """Attempts to write one event while the server cannot be reached or is overloaded. Default
+    12."""
     retry_pause: float = attrs.field(default=10.0, validator=_positive)
     """Seconds between these attempts. Default 10."""
 

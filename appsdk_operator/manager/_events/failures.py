@@ -53,15 +53,17 @@ class FailureEvents:
     """
 
     after: int | None = attrs.field(default=3, validator=_check_after)
-    """How often a callback has to fail in a row for one object; default 3. A failure that is not
-    tried again counts at once. Failures that go on are one Event with a count for each cause. None:
-    only a failure that is not tried again is an Event, and no Event shows a success after it."""
+    """How often a callback has to fail in a row for one object before there is an Event; default 3.
+    A failure that is not retried becomes an Event at once. Repeated failures are one Event with a
+    count for each cause. None: only failures that are not retried become Events, and no Event shows
+    a later success."""
     lasting: float = attrs.field(default=5.0, converter=_checked_lasting)
-    """For how many seconds it has to have failed by then; default 5, because the first retries of a
+    """Seconds for which it must have failed by then; default 5, because the first retries of a
     reconciler come within milliseconds."""
     error_text: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
-    """Whether the Event has the error's text; default: yes. Everybody who may read the object's
-    Events reads it: turn it off if errors may have secrets. Their types are there in any case."""
+    """Whether the Event has the error's text; default: yes. Everybody who may read Events in the
+    namespace can read it: turn it off if errors may contain secrets. The Event always has the type
+    of the error."""
 
 
 def failure_events_of(value: FailureEvents | bool | None) -> FailureEvents | None:

@@ -145,7 +145,7 @@ def keyed_occurrence(
         if not word or len(word.encode("utf-8", "replace")) > _MAX_WORD:
             raise ValueError(
                 f"event {what} {word[:40]!r}: use a short word for machines, such as 'Created', of "
-                f"1 to {_MAX_WORD} bytes; what people should read belongs into the note"
+                f"1 to {_MAX_WORD} bytes; put text for people into the note"
             )
         if any(letter.isspace() for letter in word):
             raise ValueError(

@@ -97,23 +97,23 @@ class EventRecorder:
         related: Subject | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Record an event. Returns at once; errors of the server are only logged and counted.
+        """Record an event. Returns at once; server errors are only logged and counted.
 
-        Events about cluster-scoped objects are in the namespace ``kube-system``, with
-        :attr:`EventOptions.legacy` in ``default``, as the API requires.
+        Events about cluster-scoped objects go into the namespace ``kube-system``, or with
+        :attr:`EventOptions.legacy` into ``default``, as the API requires.
 
-        Of the objects only their kind, names and uid get into the event. Everybody who may list
+        The event has only the kind, name, namespace and uid of the objects. Everybody who may list
         events can read ``note``: put no secrets there.
 
-        Events that differ only in their note become one event with a count. It has the note of the
-        first (of the last with :attr:`EventOptions.legacy`).
+        Events that differ only in their note become one event with a count. It has the first note,
+        or with :attr:`EventOptions.legacy` the last.
 
         Args:
             regarding: the object, or an :class:`ObjectReference`.
             type: ``"Normal"`` or ``"Warning"``.
             reason: the reason, one word for machines: ``"ScalingUp"``.
-            action: the action, one word for machines: ``"CreatePod"``. Recorders of the older API
-                take the sentence for people here; that is ``note``.
+            action: the action, one word for machines: ``"CreatePod"``. In the older API the
+                sentence for people comes in this place; here it is ``note``.
             note: a sentence for people; cut to 1024 bytes.
             related: a second object that the event concerns.
             annotations: annotations of the event object.
@@ -140,10 +140,10 @@ class EventRecorder:
 class EventBroadcaster:
     """Writes the events of all recorders, in a thread that runs while events are pending.
 
-    Semantics and numbers are those of client-go's ``tools/events``: repetitions become a series,
-    whose count is written with the second event, then every half hour and at its end; floods are
-    dropped. Two differences: pending counts are written at the end, and the resource version of an
-    object does not separate two series.
+    Semantics and numbers are those of client-go's ``tools/events``: repetitions become a series.
+    The broadcaster writes its count with the second event, then every half hour, and when the
+    series ends. It drops floods. Two things differ: it also writes pending counts when it closes,
+    and a changed resource version of the object does not begin another series.
 
     Guarantees:
         * Recording never waits for the server, and memory is bounded.
@@ -151,8 +151,8 @@ class EventBroadcaster:
           ``event_recorder_dropped_total`` and ``event_recorder_failed_total``.
 
     Caveats:
-        * A write without an answer is repeated; its count is correct all the same.
-        * Call :meth:`close` at the end, or run it in a Manager, or pending counts are lost.
+        * The broadcaster repeats a write without an answer; the count is still correct.
+        * Run it in a Manager, or call :meth:`close` at the end; otherwise pending counts are lost.
 
     Thread-safe.
     """
@@ -168,7 +168,7 @@ class EventBroadcaster:
         clock: Clock | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """The thread starts with the first event.
+        """A broadcaster whose thread starts with the first event.
 
         Args:
             client: writes the events; the account needs ``create`` and ``patch`` on ``events``.
@@ -176,7 +176,8 @@ class EventBroadcaster:
             instance: the reporting instance, cut to 128 bytes; default: the host's name,
                 which in a pod is the pod's.
             clock: the clock for waits and time stamps.
-            metrics: where it publishes; default: the kit's own.
+            metrics: the metrics that it writes to; default: the environment's, else
+                :func:`~appsdk_operator.runtime.default_metrics`.
         """
         self._client = client
         self._options = options or EventOptions()
@@ -212,7 +213,7 @@ class EventBroadcaster:
         self.close()
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """Write all pending events, counts of series included.
+        """Write all pending events, including counts of series.
 
         Args:
             timeout: the longest wait in seconds.
@@ -237,7 +238,7 @@ class EventBroadcaster:
                 self._flushes -= 1
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Write pending events, with one attempt each, and end; later events are dropped.
+        """Write pending events, with one attempt for each, and end; later events are dropped.
 
         Args:
             timeout: the longest wait in seconds.

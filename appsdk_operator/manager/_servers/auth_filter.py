@@ -78,41 +78,43 @@ class AuthFilter:
     """Admits requests whose bearer token the API server knows and whose user is authorized.
 
     A TokenReview gives the token's user. A SubjectAccessReview says whether the user may use the
-    verb (the method in lower case) on the path as a ``nonResourceURL``. The operator's account
+    verb (the method in lower case) on the path, as a ``nonResourceURL``. The operator's account
     needs ``create`` on ``tokenreviews.authentication.k8s.io`` and
-    ``subjectaccessreviews.authorization.k8s.io``; a scraper needs a ClusterRole with
+    ``subjectaccessreviews.authorization.k8s.io``. A scraper needs a ClusterRole with
     ``nonResourceURLs: ["/metrics"], verbs: ["get"]``.
 
-    Answers 401 without a known token, 403 without permission, 429 when too many unknown tokens are
-    under review, and 500 when the API server cannot be asked. The answer 403 and the log, at INFO
-    once for each review, name the user; a 401 is logged at DEBUG. No log, error or cache holds a
+    It answers 401 without a known token, 403 without permission, 429 while too many unknown tokens
+    are under review, and 500 if it cannot ask the API server. A 403 names the user, as does the
+    log, at INFO and once for each review; a 401 is logged at DEBUG. No log, error or cache holds a
     token: the caches hold keyed hashes.
 
-    As in controller-runtime's ``WithAuthenticationAndAuthorization``, results are cached for a
-    while and reviews are retried for ten seconds. Besides, the caches are bounded, equal reviews
-    that come at once share one request, and cached results in use are refreshed before they
-    expire. Unknown tokens, however many, take no capacity from known ones.
+    As in controller-runtime's ``WithAuthenticationAndAuthorization``, it caches results for a while
+    and tries each review up to five times. In addition, the caches are bounded, equal reviews at
+    the same time share one request, and cached results in use are refreshed before they expire.
+    Unknown tokens, however many, take no capacity from known tokens.
 
-    It is a filter provider: ``MetricsServerOptions(filter_provider=AuthFilter)``; for other
-    options, ``functools.partial(AuthFilter, audiences=["metrics"])``. Thread-safe.
+    Give the class as a filter provider: ``MetricsServerOptions(filter_provider=AuthFilter)``, or
+    with options ``functools.partial(AuthFilter, audiences=["metrics"])``. Thread-safe.
 
     Args:
-        client: creates the reviews; not a client of one namespace.
+        client: creates the reviews; it must not be limited to one namespace.
         audiences: the audiences that tokens may have; default: the API server.
-        token_ttl: seconds for which a token's user is cached, and that it has none, unless the API
-            server gives an error as the reason; default 60.
+        token_ttl: seconds for which a token's user is cached, or that the token is unknown, unless
+            the API server reports an error; default 60.
         allow_ttl: seconds for which a permission is cached; default 300.
         deny_ttl: seconds for which a refusal is cached; default 30.
         timeout: seconds for each of the two reviews, retries included; default 10.
         cache_size: the maximum number of results in each cache; default 1024.
         max_reviews: the maximum number of concurrent reviews of tokens and users that were known
-            within the last hour, and as many of unknown tokens; default 16.
-        max_reviews_by_peer: the maximum number of the latter for one address; default 4.
-        clock: the clock of all these times.
-        rng: the source of the jitter of retries.
+            within the last hour; the same number applies to unknown tokens; default 16.
+        max_reviews_by_peer: the maximum number of concurrent reviews of unknown tokens from one
+            address; default 4.
+        clock: the clock of these times.
+        rng: the source of jitter between retries.
 
     Raises:
-        ValueError: an option out of its range.
+        TypeError: ``audiences`` is one text.
+        ValueError: an option is out of its range.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class AuthFilter:
     ) -> None:
         """See the class."""
         if isinstance(audiences, str):
-            raise TypeError(f"audiences={audiences!r}: give a list of them")
+            raise TypeError(f"audiences={audiences!r}: give a list of audiences")
         if min(token_ttl, allow_ttl, deny_ttl) < 0:
             raise ValueError("token_ttl, allow_ttl and deny_ttl must be at least 0 seconds")
         if not timeout > 0 or min(cache_size, max_reviews, max_reviews_by_peer) < 1:
@@ -193,7 +195,7 @@ class AuthFilter:
         return text_response(403, f"Authorization denied for user {_printable(user.name)}")
 
     def close(self, timeout: float | None = 1.0) -> list[str]:
-        """Start no more reviews; waiting requests are answered with 500.
+        """Start no more reviews, and answer waiting requests with 500.
 
         Args:
             timeout: seconds of real time for reviews under way; default 1.

@@ -44,14 +44,15 @@ class _Check(msgspec.Struct):
 class HealthChecks:
     """Named checks, and the answers to probes: healthy when all checks pass.
 
-    The pages are those of controller-runtime's and Kubernetes' own health endpoints. The root runs
-    all checks and, when one fails, lists them without reasons, because probes need no credentials.
-    ``/name`` runs one check and gives the reason. ``?verbose`` always lists the checks, and
-    ``?exclude=name`` skips one. Without any check there is one called ``ping``, which passes.
+    The pages are those of controller-runtime's and Kubernetes' own health endpoints. The root page
+    runs all checks. If one fails, it lists all of them, without reasons, because probes need no
+    credentials. ``/name`` runs one check and gives the reason. ``?verbose`` always lists the
+    checks, and ``?exclude=name`` skips one. If there are no checks, there is one called ``ping``,
+    which passes.
 
     Each check runs in its own thread, and never twice at once: probes that come while it runs share
-    its result. A check that does not answer in time fails, and is not called again until it has
-    returned. Each failure and each recovery is logged once, with the reason.
+    its result. A check that does not return in time fails, and is not called again until it has
+    returned. Each failure is logged once, with the reason, and so is each recovery.
 
     Thread-safe.
 
@@ -64,8 +65,8 @@ class HealthChecks:
         name: the endpoint's name, for logs and threads, for example ``"readyz"``.
         timeout: seconds for all checks of a probe together; default 5. Set the probe's own
             ``timeoutSeconds`` higher, so that the answer can name the check that hangs.
-        show_reasons: also give the reasons where all checks are listed; default: only on the
-            check's own page and in the log.
+        show_reasons: whether the list of all checks has the reasons, too; default False: they are
+            only on the check's own page and in the log.
         clock: the clock of the time-out.
     """
 
@@ -95,10 +96,11 @@ class HealthChecks:
 
         Args:
             name: a path segment, for example ``"database"``; its page is ``/readyz/database``.
-            check: fails by raising, or by returning a ``Health`` that is not ready. Any other
-                value but None is a mistake, and fails, too.
+            check: fails by raising, or by returning a ``Health`` that is not ready. Any other value
+                than None or a ``Health`` is a mistake, and fails, too.
 
         Raises:
+            TypeError: ``check`` is not a function.
             ValueError: the name is taken, or is not a path segment.
             RuntimeError: the endpoint is served already.
         """
@@ -117,7 +119,7 @@ class HealthChecks:
             self._checks[name] = _Check(name, check)
 
     def freeze(self) -> None:
-        """Refuse further checks: the meaning of an endpoint must not change while it is probed."""
+        """Refuse further checks: an endpoint must not change its meaning while it is probed."""
         with self._lock:
             self._is_frozen = True
 

@@ -33,10 +33,10 @@ class HealthServerOptions(EndpointOptions):
     check_timeout: float = attrs.field(default=5.0)
     """Seconds for all checks together; default 5."""
     show_reasons: bool = False
-    """Whether the endpoints themselves say why a check failed. Default: only the check's own page,
+    """Whether the lists of checks say why a check failed. Default False: only the check's own page,
     such as ``/readyz/caches``, and the log do, as in Kubernetes' own components."""
     shutdown_timeout: float = 5.0
-    """Seconds at a stop for probes under way; default 5."""
+    """Seconds at a stop for probes that are being answered; default 5."""
 
     def __attrs_post_init__(self) -> None:
         if not self.check_timeout > 0:
@@ -49,7 +49,7 @@ class HealthServerOptions(EndpointOptions):
 class HealthServer(EndpointServer):
     """Serves ready checks and health checks; see :class:`HealthChecks` for the pages.
 
-    The port is bound at the construction, so that a taken one is an error at once. A runnable:
+    The constructor binds the port, so that a taken port is an error at once. It is a runnable:
     :meth:`run` serves until its stop signal is set. Thread-safe.
 
     >>> server = HealthServer(HealthServerOptions(address="127.0.0.1:0"))
@@ -107,7 +107,7 @@ class HealthServer(EndpointServer):
         """Serve until ``stop`` is set.
 
         Raises:
-            RuntimeError: it ran before or was closed.
+            RuntimeError: it was run before or was closed.
             TimeoutError: a check still runs ``shutdown_timeout`` seconds after the stop.
             OSError: it cannot accept connections.
         """
@@ -129,7 +129,7 @@ class HealthServer(EndpointServer):
         if hanging:
             raise TimeoutError(
                 f"still running {self._options.shutdown_timeout:g} s after the stop: checks "
-                f"{', '.join(hanging)}: give what they call a time-out"
+                f"{', '.join(hanging)}: set a time-out for what they wait for"
             )
 
     def close(self) -> None:

@@ -58,8 +58,8 @@ class MetricsServerOptions(EndpointOptions):
 
     address: str = attrs.field(default="127.0.0.1:8080", validator=check_address)
     """``host:port``; default ``127.0.0.1:8080``, which only this machine reaches. Prometheus
-    scrapes the pod's address: use ``":8443"`` to listen on all addresses, best with ``tls`` and
-    ``filter_provider``. ``""`` or ``"0"``: no server."""
+    scrapes the pod's address: use ``":8443"`` to listen on all addresses, preferably with ``tls``
+    and ``filter_provider``. ``""`` or ``"0"``: no server."""
     tls: TLSOptions | None = None
     """Serve HTTPS; ``TLSOptions()`` makes a self-signed certificate. Default: plain HTTP."""
     filter_provider: Callable[[ClientLike], HTTPFilter] | None = None
@@ -70,23 +70,24 @@ class MetricsServerOptions(EndpointOptions):
     """Further handlers by exact path; not ``/metrics``."""
     process_metrics: bool = True
     """Whether to add the metrics of the process and the interpreter (``process_*``,
-    ``python_gc_*``, ``python_info``) that the registry does not have; default True."""
+    ``python_gc_*``, ``python_info``) unless the registry has them; default True."""
     only_serve_when_leader: bool = False
-    """Whether a manager serves them only on the leader; default: on all replicas."""
+    """Whether a manager serves the metrics only on the leader; default: on all replicas."""
     max_scrapes: int = attrs.field(default=8, validator=attrs.validators.ge(1))
-    """How many scrapes are answered at once, each until its answer is read; default 8. Others wait
-    for up to ten seconds and then get 503. Scrapes that come at the same time share a page."""
+    """The most scrapes at once; default 8. A scrape counts until its client has read the answer.
+    Others wait for up to ten seconds and then get 503. Scrapes that come at the same time share a
+    page."""
     shutdown_timeout: float = 60.0
-    """Seconds at a stop for scrapes under way; default 60."""
+    """Seconds at a stop for scrapes that are being answered; default 60."""
 
 
 @final
 class MetricsServer(EndpointServer):
     """Serves a registry at ``/metrics``, as text or, if the scraper prefers it, as OpenMetrics.
 
-    It serves nothing else but added handlers. The port is bound at the construction, so that a
-    taken one is an error at once. A runnable: :meth:`run` serves until its stop signal is set.
-    Thread-safe.
+    Besides ``/metrics`` it serves only added handlers. The constructor binds the port, so that a
+    taken port is an error at once. It is a runnable: :meth:`run` serves until its stop signal is
+    set. Thread-safe.
 
     >>> server = MetricsServer(MetricsServerOptions(address="127.0.0.1:0"))
     >>> server.close()
@@ -111,7 +112,8 @@ class MetricsServer(EndpointServer):
 
         Args:
             options: the address, TLS, the filter and further handlers.
-            metrics: the metrics to serve; default: the kit's own.
+            metrics: the metrics to serve; default: the environment's, else
+                :func:`~appsdk_operator.runtime.default_metrics`.
             client: the client for ``filter_provider``.
             limits: limits for scrapers.
             clock: the clock of its time-outs.
@@ -142,7 +144,7 @@ class MetricsServer(EndpointServer):
         """Add a handler at an exact path, behind the same filter; the server may run already.
 
         Raises:
-            ValueError: the path is ``/metrics``, or taken.
+            ValueError: the path is ``/metrics``, is taken, or does not begin with a slash.
         """
         check_extra_path(path)
         self._server.add_handler(path, self._filter(handler))

@@ -56,11 +56,12 @@ class ProfileServerOptions(EndpointOptions):
     """Options of a :class:`ProfileServer`.
 
     The pages show names of objects and paths of files to everyone who reaches the port, and
-    profiling costs time: keep it on loopback and use ``kubectl port-forward``, or give
+    profiling costs time. So keep the server on loopback and use ``kubectl port-forward``, or give
     ``filter_provider=AuthFilter``.
 
     Raises:
-        ValueError: the address is not one of loopback, and there is no filter.
+        ValueError: the address is not a loopback address, and there is neither a filter nor
+            ``unsafe_open``.
     """
 
     address: str = attrs.field(default="127.0.0.1:6060", validator=check_address)
@@ -72,18 +73,17 @@ class ProfileServerOptions(EndpointOptions):
     """Makes a filter for all pages from a client of the cluster, for example :class:`AuthFilter`,
     which asks the API server. Default: everyone who reaches the port may read."""
     unsafe_open: bool = False
-    """Whether other addresses than those of loopback are allowed without a filter; default
-    False."""
+    """Whether other addresses than loopback are allowed without a filter; default False."""
     allowed_hosts: Collection[str] = attrs.field(default=(), validator=check_hosts)
-    """Host names that a ``Host`` header may have, without the port, besides ``localhost``, IP
-    addresses and the host of ``address``. Requests with another one get 403, which keeps out web
-    pages in a browser on this machine (DNS rebinding). Default: none."""
+    """Host names, without the port, that a ``Host`` header may have, in addition to ``localhost``,
+    IP addresses and the host of ``address``. Requests with another host get 403, which keeps out
+    web pages in a browser on this machine (DNS rebinding). Default: none."""
     max_seconds: float = 60.0
     """The longest profile that a client may ask for; default 60 seconds."""
     interval: float = 0.01
     """Seconds between two samples of a profile; default 0.01."""
     shutdown_timeout: float = 5.0
-    """Seconds at a stop for pages under way; default 5. Profiles end at once."""
+    """Seconds at a stop for pages that are being answered; default 5. Profiles end at once."""
 
     def __attrs_post_init__(self) -> None:
         is_open = self.is_enabled and self.filter_provider is None and not self.unsafe_open
@@ -102,7 +102,7 @@ class ProfileServer(EndpointServer):
     """Serves the live page, stacks, memory and profiles below ``/debug``, read-only.
 
     The page at ``/debug/`` follows the operator by server-sent events, for at most eight browsers
-    at once, and is complete without JavaScript. The port is bound at the construction. A runnable:
+    at once, and is complete without JavaScript. The constructor binds the port. It is a runnable:
     :meth:`run` serves until its stop signal is set. Thread-safe.
 
     >>> server = ProfileServer(ProfileServerOptions(address="127.0.0.1:0"))
@@ -110,7 +110,7 @@ class ProfileServer(EndpointServer):
 
     Raises:
         OSError: the address cannot be bound.
-        ValueError: the options switch the server off.
+        ValueError: the options switch the server off, or need a client and there is none.
     """
 
     name: ClassVar[str] = "profile"
@@ -131,10 +131,10 @@ class ProfileServer(EndpointServer):
         Args:
             options: the address and the options of profiles.
             snapshot: returns the value for ``/debug/queues``, for example
-                ``manager.debug_snapshot``; values unknown to JSON are shown as text. Default: an
-                empty object.
-            state: returns the state for the live page, ``manager.debug_state``; default: there is
-                no such page.
+                ``manager.debug_snapshot``; values that JSON cannot carry are shown as text.
+                Default: an empty object.
+            state: returns the state for the live page, ``manager.debug_state``; default: no live
+                page.
             timeline: returns what is known of one object, ``manager.debug_timeline``.
             client: the client for ``filter_provider``.
             limits: limits for clients.

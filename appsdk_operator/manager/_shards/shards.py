@@ -51,7 +51,7 @@ from appsdk_operator.runtime.validation import check_function, checked_seconds
 _log = get_logger("appsdk_operator.manager")
 
 SHARDS_LABEL = "appsdk-operator.io/shards"
-"""The label by which the Leases of one set of shards are found; its value is the set's id."""
+"""The label of the Leases of one set of shards; its value is the set's id."""
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,50}[A-Za-z0-9])?")
 _STOP_TIMEOUT = 30.0
@@ -71,35 +71,34 @@ R = TypeVar("R", bound=Any)
 class Shards:
     """Divides objects between replicas: each object belongs to a shard, each shard to one replica.
 
-    Every shard has a Lease, acquired and renewed as in a leader election. Every replica has a
-    member Lease of its own; replicas count these by a label, and each takes its fair share: no
-    replica holds more than one shard more than another. Replicas may come and go at any time.
+    Every shard has a Lease, acquired and renewed as in a leader election. Every replica has its own
+    member Lease. The replicas count these Leases, and each takes its fair share: once settled, the
+    numbers of shards of two replicas differ by at most one. Replicas may come and go at any time.
 
     Guarantees:
-        * An object is reconciled by one replica at a time. A replica that hands a shard over lets
-          its reconciles end first. One that loses a shard is fenced when its lease expires, before
-          another replica can take it.
+        * One replica at a time reconciles an object. A replica that hands over a shard lets its
+          reconciles end first. A replica that loses a shard is fenced before its lease expires, and
+          so before another replica can take the shard.
         * A replica that wins a shard reconciles all its objects.
 
-    It runs on all replicas, and so must the controllers that use it:
+    It runs on all replicas, and so must the controllers that use the shards:
     ``ControllerOptions(needs_leader_election=False)``. Thread-safe.
 
     Args:
-        client: for the Leases; needs the verbs get, list, create, update and delete on them.
+        client: reads and writes the Leases; its account needs the verbs get, list, create, update
+            and delete on leases.
         election: name, namespace and times as in a leader election. The Leases are called
             ``<id>-shard-<number>`` and ``<id>-member-<digest>``. ``release_on_cancel`` has no
-            effect: shards are handed over at a stop.
-        count: the number of shards, the same in all replicas. A few times the largest number of
-            replicas is good. To change it, stop all replicas first: an object's shard depends on
-            it.
-        clock, rng, metrics: as in :class:`Elector`; the default clock and metrics are those of its
-            Manager.
+            effect: a stop always hands over the shards.
+        count: the number of shards, the same in all replicas, best a few times the largest number
+            of replicas. To change it, stop all replicas first: an object's shard depends on it.
+        clock, rng, metrics: as in :class:`Elector`; the default metrics are its Manager's.
         stop_timeout: seconds to wait at a stop for running reconciles; default 30. After that the
-            Leases of their shards are left to expire.
+            Leases of their shards expire without a release.
 
     Raises:
-        TypeError, ValueError: the count is not 1 to 1000, the id is too long, no namespace is
-            known, or ``stop_timeout`` is not a number of seconds.
+        TypeError, ValueError: the count is not 1 to 1000, the id is not valid as a label, no
+            namespace is known, or ``stop_timeout`` is not a number of seconds.
     """
 
     needs_leader_election = False
@@ -121,7 +120,7 @@ class Shards:
             )
         if not _LABEL_VALUE.fullmatch(election.id):
             raise ValueError(
-                f"id={election.id!r} is the value of a label on the Leases, too: use up to 52 "
+                f"id={election.id!r} is also the value of a label on the Leases: use up to 52 "
                 "letters, digits, '-', '_' and '.'"
             )
         checked_seconds("stop_timeout", stop_timeout)
@@ -156,7 +155,7 @@ class Shards:
         self._has_run = False
         self._is_stopping = False
         # A forked child has copies of the Leases' states, and no thread that renews them.
-        self._process = OneProcess(repr(self), "a child takes part with Shards of its own")
+        self._process = OneProcess(repr(self), "make new Shards in the child")
         after_fork(self._on_fork)
 
     def _on_fork(self) -> None:
@@ -191,8 +190,8 @@ class Shards:
     def predicate(self, event: Event) -> bool:
         """A predicate that drops events of other replicas' objects.
 
-        For the kind that is reconciled. Requests that a handler maps to other objects are dropped
-        by :meth:`reconciler`.
+        Use it for the kind that is reconciled. If a handler maps events to other objects,
+        :meth:`reconciler` drops the requests for other replicas' objects.
         """
         return self.owns(event.object.key)
 
@@ -226,7 +225,8 @@ class Shards:
 
         Args:
             reconciler: a :class:`Reconciler` or a function; it may be ``async def``.
-            key_of: the object that decides on the shard, for requests that are not keys.
+            key_of: returns the key of the object that decides on the shard, for requests that are
+                not keys.
         """
         function: Any = getattr(reconciler, "reconcile", reconciler)
         if not callable(function):
@@ -237,24 +237,25 @@ class Shards:
     def client(self, inner: ClientLike) -> FencedClient:
         """Wrap ``inner`` so that it refuses writes for shards that this replica has lost.
 
-        The shard is that of the running reconcile, or of :meth:`acting_for`; a write outside of
-        both is refused.
+        The shard is that of the running reconcile, or of :meth:`acting_for`. A write outside of
+        both raises RuntimeError.
         """
         return FencedClient(inner, self)
 
     def source(self, keys: Callable[[], Iterable[ObjectKey]]) -> ShardSource:
-        """A source for controllers that queues all objects of each shard that is won.
+        """A source for controllers: it queues all objects of each shard that this replica wins.
 
         Args:
-            keys: returns the keys of all objects of any shard, for example from a cache; may be
+            keys: returns the keys of all objects, of any shard, for example from a cache; may be
                 ``async def``.
         """
         return ShardSource(self, keys)
 
     def on_gain(self, callback: Callable[[int], None]) -> Callable[[], None]:
-        """Call ``callback``, which may be ``async def``, with each shard held now or won later.
+        """Call ``callback`` with each shard held now or won later; it may be ``async def``.
 
-        A callback that fails is called again each retry period, as long as the shard is held.
+        If it fails, it is called again after each retry period, as long as this replica holds the
+        shard.
 
         Returns:
             A function that removes the callback.
@@ -269,8 +270,8 @@ class Shards:
     def acting_for(self, key: ObjectKey) -> Iterator[bool]:
         """Work on an object outside of a reconcile; yields False for another replica's object.
 
-        Until the block ends, the shard is not handed over, and writes by :meth:`client` count for
-        it.
+        Until the block ends, this replica does not hand over the shard, and writes through
+        :meth:`client` belong to it.
         """
         claim = self.enter(key)
         token = current_claim.set(claim)
@@ -288,7 +289,10 @@ class Shards:
         """
         claim = current_claim.get()
         if claim is None:
-            raise RuntimeError("only what works on an object of a shard has a term")
+            raise RuntimeError(
+                "a term belongs to a shard: call term() in a reconcile, or in 'with "
+                "shards.acting_for(key)'"
+            )
         return claim.elector.term
 
     def check_write(self) -> None:
@@ -309,7 +313,7 @@ class Shards:
         if claim is None:
             raise RuntimeError(
                 "a write through the client of shards belongs to no shard: write in a reconcile, "
-                "or in 'with shards.acting_for(key)'; for what belongs to no shard use another "
+                "or in 'with shards.acting_for(key)'; for objects without a shard use another "
                 "client"
             )
         return claim
@@ -317,13 +321,13 @@ class Shards:
     # -- running ---------------------------------------------------------------------------------
 
     def run(self, stop: StopSignal) -> None:
-        """Hold shards until ``stop``, then hand all over. Blocks.
+        """Hold shards until ``stop``, then hand over all of them. Blocks.
 
         Raises:
             RuntimeError: it was run before.
-            StillRunning: callbacks for won shards do not return ``stop_timeout`` and a lease
-                duration after all were handed over.
-            ForkedError: this is a child of the process that made it.
+            StillRunning: callbacks for won shards still run after ``stop_timeout`` plus a lease
+                duration.
+            ForkedError: this process was forked from the one that made it.
         """
         self._process.check()
         with self._changed:
@@ -351,7 +355,7 @@ class Shards:
         if running:
             raise StillRunning(
                 f"still running {limit:g} s after the shards were handed over: "
-                f"{', '.join(running)}: give what callbacks for won shards wait for a time-out",
+                f"{', '.join(running)}: set a time-out for what callbacks for won shards wait for",
                 running=lambda: self._threads.join(0.0),
             )
 

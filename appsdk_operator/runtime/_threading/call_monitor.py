@@ -375,8 +375,8 @@ class CallMonitor:
         self._said.add((place, False))
         self._log.warning(
             "%s of controller %s has awaited something for %s, for %s, and no other event of that "
-            "object is handled meanwhile; it holds no worker: give what it waits for a time-out, "
-            "or raise RetryAfter(seconds) to look again later",
+            "object is handled meanwhile; it holds no worker: set a time-out for what it waits "
+            "for, or raise RetryAfter(seconds) to look again later",
             place,
             self._controller,
             duration_text(now - call.started),

@@ -123,6 +123,6 @@ class LimitedCall:
         """The error of a call of the function ``name``."""
         took, limit = duration_text(now - self.started), duration_text(self.limit or 0.0)
         return TimeLimitExceeded(
-            f"{name} took {took}, its time limit is {limit}: give what it waits for a time-out, "
+            f"{name} took {took}, its time limit is {limit}: set a time-out for what it waits for, "
             "wait on current_stop(), or raise the limit"
         )
