@@ -34,8 +34,9 @@ _NAME: Final = lazy_pattern(r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9]
 class ConversionError(ValueError):
     """An object cannot be converted to another version; the text is for the client.
 
-    A :data:`Converter` raises it to refuse an object. Unlike the text of any other exception, its
-    text reaches the client of the API server.
+    A :data:`Converter` raises it to refuse an object. Its text reaches the client of the API
+    server, as do the texts of :class:`DecodeError` and :class:`EncodeError`, but of no other
+    exception.
     """
 
 

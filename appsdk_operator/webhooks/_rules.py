@@ -79,9 +79,9 @@ def _check_operations(_: object, __: object, value: tuple[str, ...]) -> None:
         if operation not in _OPERATIONS:
             raise ValueError(f"operation {operation!r}: use one of {', '.join(_OPERATIONS)}")
     if len(set(value)) < len(value):
-        raise ValueError(f"operations={list(value)}: one is there twice")
+        raise ValueError(f"operations={list(value)}: one is given twice")
     if "*" in value and len(value) > 1:
-        raise ValueError(f"operations={list(value)}: '*' is all of them: leave out the others")
+        raise ValueError(f"operations={list(value)}: '*' includes all others: leave them out")
 
 
 def _check_resources(_: object, __: object, value: tuple[str, ...]) -> None:
@@ -97,7 +97,7 @@ def _check_name(_: object, __: object, value: str) -> None:
     validation.check_text("name", value)
     if value and (not SUBDOMAIN.fullmatch(value) or value.count(".") < 2 or len(value) > 253):
         raise ValueError(
-            f"name={value!r}: Kubernetes wants a domain name of at least three parts, for example "
+            f"name={value!r}: Kubernetes needs a domain name of at least three parts, for example "
             "'default.widgets.example.com'"
         )
 
@@ -131,11 +131,11 @@ def _conditions(values: Mapping[str, str]) -> Mapping[str, str]:
 
 @attrs.frozen(kw_only=True)
 class WebhookRule:
-    """The requests that the API server asks an admission webhook about, and how it does.
+    """The requests for which the API server calls an admission webhook, and how it calls it.
 
-    ``webhook_configurations`` makes a configuration of it. The fields are those of
-    ``admissionregistration.k8s.io/v1``; the defaults are the server's, except ``side_effects``,
-    which has none there.
+    ``webhook_configurations`` makes a configuration from rules. The fields are those of
+    ``admissionregistration.k8s.io/v1``. The defaults are the server's, except for ``side_effects``,
+    for which the server has no default.
 
     Raises:
         ValueError, TypeError: a field that no API server accepts; the text says what to write.
@@ -144,19 +144,19 @@ class WebhookRule:
     type: Literal["mutating", "validating"] = attrs.field(
         validator=_one_of("mutating", "validating")
     )
-    """Whether it may change objects. Mutating webhooks are asked first."""
+    """Whether it may change objects. Mutating webhooks are called first."""
     path: str = attrs.field(validator=_check_path)
-    """The path at which the server serves it."""
+    """Its path at the webhook server."""
     kinds: tuple[Kind, ...] = attrs.field(default=(), converter=_kinds, validator=_check_kinds)
-    """The kinds that it is for; default: every kind in every group."""
+    """The kinds for which it is called; default: every kind in every group."""
     operations: tuple[str, ...] = attrs.field(
         default=("CREATE", "UPDATE"), converter=_operations, validator=_check_operations
     )
     """Some of ``CREATE``, ``UPDATE``, ``DELETE`` and ``CONNECT``, or ``*``; default: the first
     two."""
     name: str = attrs.field(default="", validator=_check_name)
-    """Its name in the configuration and in the errors that users see, such as
-    ``default.widgets.example.com``; default: made of type and kind, as in this example."""
+    """Its name in the configuration and in the errors that users see; default: made from type and
+    kind, such as ``default.widgets.example.com``."""
     resources: tuple[str, ...] = attrs.field(
         default=(), converter=_resources, validator=_check_resources
     )
@@ -165,25 +165,25 @@ class WebhookRule:
     failure_policy: Literal["Fail", "Ignore"] = attrs.field(
         default="Fail", validator=_one_of("Fail", "Ignore")
     )
-    """What becomes of a request that the webhook does not answer; default ``Fail``: an error. With
-    ``Ignore`` nothing is checked while the webhook is away."""
+    """What happens to a request that the webhook does not answer. ``Fail`` (default): it fails.
+    ``Ignore``: it goes on, so nothing is checked while the webhook is down."""
     match_policy: Literal["Equivalent", "Exact"] = attrs.field(
         default="Equivalent", validator=_one_of("Equivalent", "Exact")
     )
-    """``Equivalent`` (default): asked for requests in other versions of a kind as well, with the
-    object converted."""
+    """``Equivalent`` (default): it is also called for requests in other versions of a kind, with
+    the converted object. ``Exact``: it is not."""
     side_effects: Literal["None", "NoneOnDryRun"] = attrs.field(
         default="None", validator=_one_of("None", "NoneOnDryRun")
     )
-    """``None`` (default): it changes nothing outside of its answer. ``NoneOnDryRun``: it looks at
-    ``dry_run`` first."""
+    """``None`` (default): it changes nothing outside of its response. ``NoneOnDryRun``: it changes
+    nothing else at a dry run, see :attr:`AdmissionRequest.dry_run`."""
     timeout_seconds: int = attrs.field(default=10, validator=_check_timeout)
-    """Seconds, 1 to 30, after which the server takes it for failed; default 10."""
+    """Seconds, 1 to 30, after which the server counts a call as failed; default 10."""
     object_selector: Selector | None = attrs.field(
         default=None, validator=_check_selector, hash=False
     )
     """Only objects with such labels, before or after the change; default: all. Users choose the
-    labels of their objects, so this is not a way to enforce a policy."""
+    labels of their objects, so do not rely on it to enforce a policy."""
     namespace_selector: Selector | None = attrs.field(
         default=None, validator=_check_selector, hash=False
     )
@@ -192,12 +192,12 @@ class WebhookRule:
     match_conditions: Mapping[str, str] = attrs.field(
         factory=dict, converter=_conditions, hash=False
     )
-    """CEL expressions by name, all of which must be true; default: none. Kubernetes 1.28 or newer;
-    older servers ignore them."""
+    """CEL expressions by name; the webhook is called only if all are true. Default: none. Older
+    servers than Kubernetes 1.28 ignore them."""
     reinvocation_policy: Literal["Never", "IfNeeded"] = attrs.field(
         default="Never", validator=_one_of("Never", "IfNeeded")
     )
-    """``IfNeeded``: a mutating webhook is asked again after a later one changed the object; default
+    """``IfNeeded``: a mutating webhook is called again if a later one changed the object. Default
     ``Never``."""
     scope: Literal["*", "Cluster", "Namespaced"] = attrs.field(
         default="*", validator=_one_of("*", "Cluster", "Namespaced")
@@ -212,5 +212,5 @@ class WebhookRule:
             raise ValueError("reinvocation_policy is for mutating webhooks: leave it out")
         if self.resources and len({kind.group for kind in self.kinds}) > 1:
             raise ValueError(
-                "resources of kinds in several groups: make a WebhookRule for each group"
+                "resources= does not fit kinds in several groups: make a WebhookRule for each group"
             )

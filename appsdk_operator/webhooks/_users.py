@@ -36,11 +36,11 @@ class UserInfo:
     username: str = attrs.field(default="", validator=_check_text)
     """The name that RBAC and audit logs use."""
     uid: str = attrs.field(default="", validator=_check_text)
-    """The identifier that distinguishes this user from earlier users of the same name."""
+    """The identifier that distinguishes this user from earlier users with the same name."""
     groups: tuple[str, ...] = attrs.field(default=(), converter=_texts)
     """The groups of the user."""
     extra: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, converter=_extra, hash=False)
-    """Further facts from the authenticator, such as the scopes of a token."""
+    """Further data from the authenticator, such as the scopes of a token."""
 
     @classmethod
     def of(cls, user: Mapping[str, Any] | None) -> Self:
@@ -58,7 +58,7 @@ class UserInfo:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; empty fields are left out, as in Go."""
+        """The user as JSON values; empty fields are left out, as in Go."""
         found: dict[str, Any] = {}
         if self.username:
             found["username"] = self.username

@@ -183,9 +183,9 @@ UP = "example.com/v1"
         (
             {**widget("a", "1"), "kind": "Pod"},
             UP,
-            "object 1: no conversion of Pod in the group 'example.com' is known here",
+            "object 1: this webhook does not convert Pod of the group 'example.com'",
         ),
-        ({"metadata": {}}, UP, "object 1: no conversion of no kind"),
+        ({"metadata": {}}, UP, "object 1: this webhook does not convert no kind"),
         ({"kind": 3}, UP, "object 1: its apiVersion and kind are not texts"),
         (5, UP, "object 1: "),
         (None, UP, "object 1: "),

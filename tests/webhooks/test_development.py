@@ -275,7 +275,7 @@ def test_what_another_process_has_installed_is_left_alone(cluster: Cluster, clie
     leave(client, MUTATING, "colors-development", owner_text("janes-laptop", 7))
     server = DevelopmentServer(cluster.config, "colors")
     add_color(server)
-    with pytest.raises(RuntimeError, match=r"process 7 on janes-laptop, .* by take_over=True"):
+    with pytest.raises(RuntimeError, match=r"process 7 on janes-laptop, .* give take_over=True"):
         server.run(StopSignal())
     (left,) = installed(client)
     assert left.to_dict().get("webhooks", []) == []

@@ -57,7 +57,7 @@ def test_kinds_network_can_have_another_name(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_another_cluster_needs_a_host() -> None:
-    with pytest.raises(LookupError, match="'prod' reaches this machine is not known: give host="):
+    with pytest.raises(LookupError, match="'prod' reaches this machine: give host="):
         reach_of("prod")
 
 

@@ -521,7 +521,7 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(TypeError, match="give a list of pairs"):
         managed(None, inject="widgets")
     for single in [(Validating, "a"), MutableObject.new(Validating, "a")]:
-        with pytest.raises(TypeError, match="give a list of them"):
+        with pytest.raises(TypeError, match="give a list, inject="):
             managed(None, inject=single)
     with pytest.raises(TypeError, match="is not a client"):
         managed(object())

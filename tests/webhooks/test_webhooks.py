@@ -57,7 +57,7 @@ def test_a_path_has_one_webhook() -> None:
     with pytest.raises(TypeError, match="webhook=7"):
         webhooks.add("/b", 7)  # type: ignore[arg-type]
     rule = WebhookRule(type="validating", path="/c", kinds=(WIDGET,))
-    with pytest.raises(ValueError, match="the rule is for /c"):
+    with pytest.raises(ValueError, match="the rule has the path /c"):
         webhooks.add("/b", Admission(allow), rule=rule)
     assert webhooks.paths == ("/a",)
 

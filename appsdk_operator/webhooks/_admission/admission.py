@@ -47,31 +47,32 @@ _MAX_TEXT: Final = 512
 
 @final
 class Admission:
-    """An admission webhook: answers ``AdmissionReview`` requests by a handler. Thread-safe.
+    """An admission webhook: answers ``AdmissionReview`` requests with a handler. Thread-safe.
 
     It is an ``HTTPHandler``: :meth:`Webhooks.add` serves it at a path. It speaks v1 and v1beta1,
     and answers in the version of the request. ``webhook_for`` makes one for each defaulter and
-    validator; for requests of any kind, or of several, make your own:
+    validator. For requests of any kind, or of several kinds, make your own:
 
     >>> webhook = Admission(lambda request: AdmissionResponse.denied("closed on Sundays"))
     >>> pod = Kind(group="", version="v1", kind="Pod")
     >>> webhook.handle(AdmissionRequest("CREATE", pod, object={"metadata": {}})).message
     'closed on Sundays'
 
-    A handler that raises anything but :class:`Denied`, an ``ApiError`` or a ``DecodeError`` of the
-    request's objects has failed: the request is denied with code 500 and the handler's name,
-    whatever the ``failurePolicy`` is; the error is logged with its traceback, and counted.
-    Semantics and texts of verdicts are controller-runtime's ``admission.Webhook``.
+    A handler fails if it raises anything but :class:`Denied`, an ``ApiError`` or a ``DecodeError``
+    of the request's objects. Then the webhook denies the request with code 500 and the handler's
+    name, whatever the ``failurePolicy`` is, logs the error with its traceback, and counts it.
+    Semantics and texts are those of controller-runtime's ``admission.Webhook``.
 
-    A new object whose spec or status does not fit the class of its kind is refused as ``Invalid``,
-    with the field, when the handler reads it. If only the stored object does not fit, it can be
-    deleted and repaired: that is allowed, with a warning.
+    If the spec or status of a new object does not fit the class of its kind, the webhook denies the
+    request as ``Invalid``, with the field, once the handler reads it. If only the stored object
+    does not fit, the webhook allows the request with a warning, so that users can repair or delete
+    it.
 
     Args:
         handler: answers the requests.
-        name: its name in logs and answers; default: that of the handler.
-        recover_panic: False: an error of the handler is answered with HTTP status 500, so that the
-            ``failurePolicy`` decides; default True.
+        name: its name in logs and answers; default: the handler's.
+        recover_panic: whether an error of the handler denies the request; default True. With False
+            the answer is HTTP status 500, so the ``failurePolicy`` decides.
         clock: the clock of ``AdmissionRequest.time_left()``.
 
     Raises:
@@ -112,7 +113,7 @@ class Admission:
         return (Sample(_PANICS, (), self._panics),)
 
     def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """The verdict on a request, even if the handler fails.
+        """The response to a request, even if the handler fails.
 
         Raises:
             Exception: an error of the handler, with ``recover_panic=False``.
@@ -147,7 +148,7 @@ class Admission:
         return AdmissionResponse.errored(500, f"the webhook {name} failed: {text}")
 
     def __call__(self, request: HTTPRequest, /) -> HTTPResponse:
-        """Answer a review; the verdict is in the body of a response with status 200."""
+        """Answer a review; the response is in the body, and the HTTP status is 200."""
         body = request.body
         if not body:
             return self._refused(400, "request body is empty")

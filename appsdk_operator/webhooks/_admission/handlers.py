@@ -44,8 +44,8 @@ AdmissionHandler: TypeAlias = Callable[
     [AdmissionRequest], AdmissionResponse | Awaitable[AdmissionResponse]
 ]
 """Answers an admission request of any kind; plain or ``async def``. Called from several threads at
-once. To deny it returns :meth:`AdmissionResponse.denied`, or raises :class:`Denied` or an
-``ApiError``."""
+once. To deny a request, it returns :meth:`AdmissionResponse.denied`, or raises :class:`Denied` or
+an ``ApiError``."""
 
 ValidationResult: TypeAlias = (
     str | FieldError | Sequence[str | FieldError] | AdmissionResponse | None
@@ -79,8 +79,8 @@ class Defaulter(Protocol[SpecT, StatusT]):
     def default(self, obj: MutableObject[SpecT, StatusT], /) -> Any:
         """Change ``obj``, or return another object of the same name in its place.
 
-        Whatever it does not touch stays as the user sent it. May be ``async def``. To refuse the
-        object it raises :class:`Denied` or an ``ApiError``.
+        All other fields stay as the user sent them. May be ``async def``. To deny the request, it
+        raises :class:`Denied` or an ``ApiError``.
         """
         ...
 
@@ -89,15 +89,16 @@ class Defaulter(Protocol[SpecT, StatusT]):
 class Validator(Protocol[SpecT_contra, StatusT_contra]):
     """Decides whether objects may be created, changed and deleted.
 
-    Each method may be ``async def``. To refuse it raises :class:`Denied` or an ``ApiError`` such as
-    ``Invalid.of(…)``, or returns field errors; see ``ValidationResult`` for other results.
+    Each method may be ``async def``. To deny the request, it raises :class:`Denied` or an
+    ``ApiError`` such as ``Invalid.of(…)``, or returns field errors; see ``ValidationResult`` for
+    other results.
     """
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript
 
     def validate_create(self, new: Object[SpecT_contra, StatusT_contra], /) -> Any:
-        """Check an object that would be created."""
+        """Check an object before it is created."""
         ...
 
     def validate_update(
@@ -106,11 +107,11 @@ class Validator(Protocol[SpecT_contra, StatusT_contra]):
         new: Object[SpecT_contra, StatusT_contra],
         /,
     ) -> Any:
-        """Check a change of an object."""
+        """Check a change of an object before it is stored."""
         ...
 
     def validate_delete(self, old: Object[SpecT_contra, StatusT_contra], /) -> Any:
-        """Check an object that would be deleted."""
+        """Check an object before it is deleted."""
         ...
 
 
@@ -127,18 +128,18 @@ def name_of(function: object) -> str:
 
 @final
 class Defaulting(Generic[SpecT, StatusT]):
-    """A handler that completes objects of one kind by a defaulter.
+    """A handler that completes objects of one kind with a defaulter.
 
-    The answer is the JSON patch from the object as the API server sent it to what the defaulter
-    left, so that fields that the kind's types do not know stay, and numbers keep all digits. An
-    unchanged object has no patch. Deletions are allowed without a call.
+    The response is the JSON patch from the object that the API server sent to the defaulter's
+    result. So fields that the kind's types do not know stay, and numbers keep all digits. Without a
+    change there is no patch. Deletions are allowed without a call.
 
     Args:
         kind: the kind of the objects.
         defaulter: a function of a MutableObject, or an object with a method ``default``.
 
     Raises:
-        TypeError: the defaulter cannot be called so; the text says what to give.
+        TypeError: the defaulter cannot be called with an object; the text says what to give.
     """
 
     if not TYPE_CHECKING:
@@ -224,14 +225,14 @@ def _identity(value: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 @final
 class Validating(Generic[SpecT, StatusT]):
-    """A handler that checks objects of one kind by functions, or by the methods of a validator.
+    """A handler that checks objects of one kind with functions, or with the methods of a validator.
 
     An operation without a function is allowed, and so is ``CONNECT``.
 
-    A new object whose spec does not fit the kind's class is refused as ``Invalid``, with the field,
-    once the function reads it. If only the stored object does not fit, nobody is kept from
-    repairing or deleting it: ``create`` checks the new object in place of ``update``, and without
-    ``create``, and for a deletion, the request is allowed with a warning.
+    If the spec of a new object does not fit the kind's class, the request is denied as ``Invalid``,
+    with the field, once the function reads it. If only the stored object does not fit, users can
+    still repair or delete it: at an update ``create`` checks the new object instead of ``update``.
+    At a deletion, or without ``create``, the request is allowed with a warning.
 
     Args:
         kind: the kind of the objects.
@@ -415,12 +416,12 @@ class _Multi:
 
 @final
 class MultiMutating(_Multi):
-    """Several mutating handlers as one: they are asked in order, and their patches are merged.
+    """Several mutating handlers as one: it calls them in order, and merges their patches.
 
-    All of them see the object as the API server sent it. They may add to the same map, also where
-    it was absent, and append to the same list; two that give one field different values have
-    failed, and the error names both and the field. The first that denies ends it, without patches
-    and with the warnings so far.
+    Each handler sees the object as the API server sent it. They may add to the same map, even if it
+    was absent, and append to the same list. If two give one field different values, the request
+    fails, and the error names both handlers and the field. The first handler that denies the
+    request ends the sequence; the response then has the warnings so far and no patch.
     """
 
     _may_patch = True
@@ -428,8 +429,8 @@ class MultiMutating(_Multi):
 
 @final
 class MultiValidating(_Multi):
-    """Several validating handlers as one: they are asked in order, and the first that denies ends
-    it, with the warnings so far."""
+    """Several validating handlers as one: it calls them in order. The first that denies the request
+    ends the sequence; the response then has the warnings so far."""
 
 
 def answer_of(handler: AdmissionHandler, request: AdmissionRequest) -> AdmissionResponse:
@@ -496,5 +497,5 @@ def _checked_function(what: str, function: Any, *arguments: str) -> Any:
         what, function, *arguments, required=True, is_awaited=True, explain=explain
     )
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise TypeError(f"{what}={name} has a yield, so that nothing of it would run: leave it out")
+        raise TypeError(f"{what}={name} has a yield, so its body would never run: remove the yield")
     return function

@@ -41,7 +41,8 @@ def merged_patch(base: Any, patches: Sequence[tuple[str, _Operations]]) -> _Oper
                 merged = _merged(base, merged, changed, "")
             except ConflictingPatches as conflict:
                 raise ConflictingPatches(
-                    f"{before} and {name} change {conflict} differently: have one of them do it"
+                    f"{before} and {name} change {conflict} differently: let only one of them "
+                    "change it"
                 ) from None
         before = f"{before}, {name}" if before else name
     joined = [each for _, operations in patches for each in operations]

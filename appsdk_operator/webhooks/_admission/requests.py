@@ -125,7 +125,7 @@ def admission_request() -> AdmissionRequest | None:
     """The admission request that the current code answers; None outside of one.
 
     It works in plain and in ``async def`` handlers, and in the tasks that they start. Threads that
-    a handler starts have none; pass them what they need.
+    a handler starts have no request; pass them what they need.
 
     >>> admission_request() is None
     True
@@ -135,11 +135,11 @@ def admission_request() -> AdmissionRequest | None:
 
 @final
 class AdmissionRequest:
-    """A request that the API server asks about before it carries it out; read-only.
+    """A request that the API server submits to webhooks before it carries it out; read-only.
 
-    Its objects are decoded when they are first used. Thread-safe.
+    Objects are decoded when first used. Thread-safe.
 
-    Handlers get it from an API server; tests may make one:
+    Webhooks make it from a review of the API server; tests can make one:
 
     >>> pod = Kind(group="", version="v1", kind="Pod")
     >>> request = AdmissionRequest("CREATE", pod, object={"metadata": {"name": "web"}})
@@ -147,23 +147,23 @@ class AdmissionRequest:
     'web'
 
     Args:
-        operation: what is done to the object.
+        operation: the operation on the object.
         kind: the kind of the object.
-        object: the object as it would be stored; for a subresource such as ``pods/exec`` its
+        object: the object as it will be stored; for a subresource such as ``pods/exec``, its
             options. Default: none, as for ``DELETE``.
         old_object: the object as it is stored. Default: none, as for ``CREATE``.
-        name: the name of the object; default: that of ``object`` or ``old_object``.
+        name: the name of the object; default: the name in ``object`` or ``old_object``.
         namespace: its namespace; default: as ``name``.
         subresource: for example ``"status"``; default: the object itself.
-        user: who asks.
+        user: the user who sent the request.
         dry_run: whether nothing will be stored.
         options: the options of the operation, such as ``DeleteOptions``.
-        uid: what identifies this request; the answer repeats it.
+        uid: the identifier of this request; the response repeats it.
         timeout: seconds that the API server waits for the answer; default: no limit.
         clock: the clock of ``timeout``.
 
     Raises:
-        ValueError: ``operation`` is none of :class:`Operation`.
+        ValueError: ``operation`` is not an :class:`Operation`.
     """
 
     __slots__ = (
@@ -182,7 +182,8 @@ class AdmissionRequest:
     api_version: str
     """The version of the review, for example ``admission.k8s.io/v1``."""
     deadline: float | None
-    """The monotonic time at which the API server stops waiting; None if it did not say."""
+    """The monotonic time at which the API server stops waiting; None if the request does not
+    say."""
     http: HTTPRequest | None
     """The HTTP request that carried the review; None if it was made without one."""
     webhook: str
@@ -291,7 +292,7 @@ class AdmissionRequest:
         """The kind of :attr:`object`, with the handler's types if it is the handler's kind.
 
         Raises:
-            DecodeError: the review names none, as no API server sends it.
+            DecodeError: the review has no kind; API servers always send one.
         """
         if self._kind is None:
             raise DecodeError("the request names no kind")
@@ -329,7 +330,7 @@ class AdmissionRequest:
 
     @property
     def name(self) -> str:
-        """The name of the object; empty while it has a ``generateName`` alone, and when a
+        """The name of the object; empty if the object has only a ``generateName``, and if a
         collection is deleted."""
         return self._wire.name or ""
 
@@ -340,14 +341,15 @@ class AdmissionRequest:
 
     @property
     def user(self) -> UserInfo:
-        """Who asks."""
+        """The user who sent the request."""
         if self._user is None:
             self._user = UserInfo.of(self._wire.user_info)
         return self._user
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing will be stored: a handler changes nothing outside of its answer then."""
+        """Whether nothing will be stored; then a handler must change nothing outside of its
+        response."""
         return bool(self._wire.dry_run)
 
     @property
@@ -359,7 +361,7 @@ class AdmissionRequest:
 
     @property
     def object(self) -> Object[Any, Any] | None:
-        """The object as it would be stored; None for a ``DELETE``.
+        """The object as it will be stored; None for a ``DELETE``.
 
         Raises:
             DecodeError: it is malformed, or not of :attr:`kind`.
@@ -393,16 +395,16 @@ class AdmissionRequest:
 
         Raises:
             WrongKindError: it is of another kind.
-            LookupError: there is none.
+            LookupError: there is no object.
         """
         if self.object is None:
             raise LookupError(f"{self!r} has no object: a DELETE has an old_object")
         return self.object.viewed_as(kind)
 
     def time_left(self) -> float | None:
-        """Seconds until the API server stops waiting, at least 0; None if it did not say.
+        """Seconds until the API server stops waiting, at least 0; None if the request does not say.
 
-        The server of webhooks answers a little earlier, see :class:`Webhooks`.
+        The webhook server answers a little earlier, see :meth:`Webhooks.time_limit`.
         """
         if self.deadline is None:
             return None

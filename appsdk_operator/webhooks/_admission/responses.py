@@ -38,10 +38,10 @@ class Denied(Exception):  # noqa: N818 - a verdict, not a failure
         """A denial.
 
         Args:
-            message: why; kubectl shows it after the name of the webhook.
+            message: the reason, for people; kubectl shows it after the name of the webhook.
             code: the HTTP status that the user gets, 400 to 599; default 403.
             reason: the reason of the Status; default ``"Forbidden"``.
-            warnings: what kubectl prints with it.
+            warnings: warnings that kubectl prints with it.
 
         Raises:
             ValueError: ``code`` is not an error.
@@ -74,9 +74,9 @@ def _annotations(values: Mapping[str, str]) -> Mapping[str, str]:
 
 @attrs.frozen(kw_only=True)
 class AdmissionResponse:
-    """The answer to an :class:`AdmissionRequest`; an immutable value.
+    """The response to an :class:`AdmissionRequest`; an immutable value.
 
-    Made by its class methods:
+    Make one with its class methods:
 
     >>> AdmissionResponse.denied("no").with_warnings("spec.size is deprecated").warnings
     ('spec.size is deprecated',)
@@ -87,11 +87,11 @@ class AdmissionResponse:
     status: Mapping[str, Any] = attrs.field(default=_EMPTY, hash=False)
     """Parts of a ``Status``: ``code``, ``message``, ``reason``, ``details``."""
     patch: JsonPatch | None = None
-    """The changes to the object; for mutating webhooks alone."""
+    """The changes to the object; for mutating webhooks only."""
     warnings: tuple[str, ...] = attrs.field(default=(), converter=_warnings)
-    """What clients such as kubectl print. Line breaks and other control characters become spaces,
-    as API servers drop warnings that have some. The API server cuts off what is longer than 256
-    characters, and after 4096 in all."""
+    """Warnings that clients such as kubectl print. Line breaks and other control characters become
+    spaces, because API servers drop warnings with such characters. The API server cuts each warning
+    at 256 characters, and all together at 4096."""
     audit_annotations: Mapping[str, str] = attrs.field(
         default=_EMPTY, converter=_annotations, hash=False
     )
@@ -125,7 +125,7 @@ class AdmissionResponse:
 
     @classmethod
     def errored(cls, code: int, message: str) -> AdmissionResponse:
-        """The request could not be judged, and is refused; it has no reason.
+        """The webhook could not decide on the request, which is refused; the Status has no reason.
 
         Raises:
             ValueError: ``code`` is not an error, 400 to 599.
@@ -136,7 +136,7 @@ class AdmissionResponse:
     def patched(
         cls, patch: JsonPatch | Sequence[Mapping[str, Any]], message: str = ""
     ) -> AdmissionResponse:
-        """The request goes on with a changed object; from mutating webhooks alone.
+        """The request goes on with a changed object; for mutating webhooks only.
 
         Args:
             patch: the changes, for example ``JsonPatch.between(before, after)``.
@@ -150,7 +150,7 @@ class AdmissionResponse:
     def of_error(cls, error: ApiError | Denied) -> AdmissionResponse:
         """The request is refused with the Status of an error, such as ``Invalid.of(…)``.
 
-        For handlers that add warnings to it; a handler may raise the error as well.
+        For handlers that add warnings to it; otherwise a handler can just raise the error.
         """
         if isinstance(error, Denied):
             return error.response

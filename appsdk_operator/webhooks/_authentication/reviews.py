@@ -24,19 +24,21 @@ class ReviewError(ValueError):
 
 @attrs.frozen(kw_only=True)
 class TokenReviewRequest:
-    """The question whose token this is. Its ``repr`` does not show the token."""
+    """The question of an API server to which user a token belongs. Its ``repr`` hides the token."""
 
     token: str = attrs.field(repr=False)
     """The bearer token, opaque to the API server; never empty."""
     audiences: tuple[str, ...] = ()
-    """The audiences that the caller accepts; empty: those of the API server. An answer that says
-    nothing of audiences means that the token is good for all of them."""
+    """The audiences that the caller accepts; empty: the API server's. If the response has no
+    audiences, the token is valid for all of them."""
     uid: str = ""
     """The review's own uid, for logs; often empty."""
     api_version: str = _DEFAULT
-    """``authentication.k8s.io/v1``, or ``…/v1beta1`` as the server is configured to send it."""
+    """``authentication.k8s.io/v1``, or ``…/v1beta1`` if the API server is configured to send
+    that."""
     http: HTTPRequest | None = attrs.field(default=None, repr=False, eq=False)
-    """The HTTP request, with headers and client certificate; None where a test asks directly."""
+    """The HTTP request, with headers and client certificate; None if a test calls the webhook
+    directly."""
 
 
 def _audiences(values: Iterable[str]) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ def _audiences(values: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class TokenReviewResponse:
-    """The answer to a :class:`TokenReviewRequest`.
+    """The response to a :class:`TokenReviewRequest`.
 
     >>> TokenReviewResponse.authenticated(UserInfo("jane")).is_authenticated
     True
@@ -54,9 +56,10 @@ class TokenReviewResponse:
     is_authenticated: bool = False
     """Whether the token is valid."""
     user: UserInfo = attrs.field(factory=UserInfo)
-    """Whose token it is."""
+    """The user to whom the token belongs."""
     audiences: tuple[str, ...] = attrs.field(default=(), converter=_audiences)
-    """Which of the request's audiences the token is for; empty: it knows nothing of audiences."""
+    """The audiences of the request for which the token is valid; empty: the webhook does not check
+    audiences."""
     error: str = ""
     """Why it is not authenticated, for the log of the API server."""
 
@@ -64,7 +67,7 @@ class TokenReviewResponse:
     def authenticated(
         cls, user: UserInfo, *, reason: str = "", audiences: Iterable[str] = ()
     ) -> Self:
-        """The token is valid and is the ``user``'s.
+        """The token is valid and belongs to ``user``.
 
         Raises:
             TypeError: ``user`` is not a UserInfo.

@@ -24,16 +24,16 @@ _MAX_BYTES: Final = 1 << 20
 
 _Verdict: TypeAlias = "TokenReviewResponse | UserInfo | None"
 TokenReviewHandler: TypeAlias = Callable[[TokenReviewRequest], "_Verdict | Awaitable[_Verdict]"]
-"""Says whose token it is: a :class:`UserInfo`, or None for nobody's, or a
+"""Returns the user to whom the token belongs, None if it is not valid, or a
 :class:`TokenReviewResponse`. May be ``async def``."""
 
 
 @final
 class TokenReviewWebhook:
-    """Answers with a function to which user a bearer token belongs, for the API server.
+    """Tells the API server to which user a bearer token belongs, with a function of yours.
 
-    The API server asks it for each token that no other authenticator knows, if it was started with
-    ``--authentication-token-webhook-config-file``. It remembers answers for two minutes.
+    An API server that was started with ``--authentication-token-webhook-config-file`` calls it for
+    each token that no other authenticator knows, and caches the responses for two minutes.
 
     >>> def check(review: TokenReviewRequest) -> UserInfo | None:
     ...     return UserInfo("jane") if review.token == "sesame" else None
@@ -41,16 +41,16 @@ class TokenReviewWebhook:
     >>> webhook.review(TokenReviewRequest(token="sesame")).user.username
     'jane'
 
-    It is added to a server by its path: ``server.webhooks.add("/authenticate", webhook)``. Each
-    answer has the HTTP status 200; errors are texts in it, which the API server logs. A handler
-    that raises is logged, and the answer names the handler and not the error, so that no part of a
-    token gets into other logs. Semantics and texts are controller-runtime's, for ``v1`` and
-    ``v1beta1``; it refuses other kinds, which controller-runtime takes for token reviews.
+    Add it to a server with its path: ``server.webhooks.add("/authenticate", webhook)``. Each
+    response has the HTTP status 200; errors are texts in it, which the API server logs. If the
+    handler raises, the webhook logs the error, and the response names only the handler, so that no
+    part of a token gets into other logs. Semantics and texts are controller-runtime's, for ``v1``
+    and ``v1beta1``. It refuses other kinds, which controller-runtime treats as token reviews.
 
-    Thread-safe if the handler is; several threads may call that at once.
+    Thread-safe if the handler is; several threads may call the handler at once.
 
     Args:
-        handler: says whose token it is, see :data:`TokenReviewHandler`.
+        handler: returns the user to whom the token belongs, see :data:`TokenReviewHandler`.
         name: its name in logs and errors; default: the handler's.
 
     Raises:
@@ -58,7 +58,7 @@ class TokenReviewWebhook:
     """
 
     max_body_bytes: Final = _MAX_BYTES
-    """The largest body, 1 MiB as in controller-runtime."""
+    """A body of this size or more is refused; 1 MiB as in controller-runtime."""
 
     def __init__(self, handler: TokenReviewHandler, *, name: str = "") -> None:
         """See the class."""
@@ -84,7 +84,8 @@ class TokenReviewWebhook:
         return HTTPResponse(body=body, content_type="application/json")
 
     def review(self, request: TokenReviewRequest) -> TokenReviewResponse:
-        """Call the handler; logs its error and makes an answer with an error text from it."""
+        """Call the handler. If it fails, log the error and return a response that names the
+        handler."""
         try:
             verdict = settle(self._handler(request))
         except BaseException as error:  # SystemExit and the like would end the thread silently

@@ -94,7 +94,7 @@ _OPERATIONS: Final = ("read", "store", "inject", "watch")
 
 @final
 class ManagedCertificates:
-    """Certificates that the operator makes, keeps in a Secret, injects and rotates by itself.
+    """Certificates that the operator itself makes, stores in a Secret, injects and rotates.
 
     A source of certificates for an :class:`~appsdk_operator.manager.HTTPServer` and a
     ``WebhookServer``, which gives it the manager's client:
@@ -111,29 +111,29 @@ class ManagedCertificates:
         server = WebhookServer(":9443", certificates=certificates)
 
     The first replica makes a CA and a serving certificate, and stores both with their keys in the
-    Secret, of type ``kubernetes.io/tls``: ``tls.crt``, ``tls.key``, ``ca.crt`` with all CAs to be
-    trusted, ``ca.key``, during a rotation ``next-ca.key``, and ``trusted``. Every replica reads
-    them there, and injects ``ca.crt`` as ``caBundle`` into the configurations named in ``inject``,
-    where their ``clientConfig`` names the service. The certificate is for ``service``,
+    Secret, of type ``kubernetes.io/tls``: ``tls.crt``, ``tls.key``, ``ca.crt`` with all CAs to
+    trust, ``ca.key``, during a rotation ``next-ca.key``, and ``trusted``. Every replica reads the
+    Secret. In the configurations of ``inject`` it sets ``ca.crt`` as the ``caBundle`` of each
+    ``clientConfig`` that names the service. The certificate is for ``service``,
     ``service.namespace``, ``service.namespace.svc``, ``service.namespace.svc.cluster.local``, and
-    the ``names`` given.
+    ``names``.
 
     Guarantees:
         * A ready replica always serves a certificate that API servers accept: a new CA is in all
-          configurations for ``propagation`` seconds before anyone serves a certificate that it
-          signed, and a CA stays in them until it has expired. Certificates that are still valid in
-          a ``caBundle`` are never taken out, whoever put them there.
-        * It goes on after the Secret was deleted, spoiled or restored, after a configuration was
-          recreated or reverted, and after all replicas were down for longer than a lifetime. It
-          learns of these changes by watches, and looks at everything again each
-          ``poll_interval`` seconds.
-        * Replicas never overwrite what another one wrote: each write is refused by the server if
-          the object has changed since it was read.
-        * Keys are in no log, error, repr or file.
+          configurations for ``propagation`` seconds before any replica serves a certificate that it
+          signed, and a CA stays there until it has expired. Replicas never remove a valid
+          certificate from a ``caBundle``, whoever put it there.
+        * It recovers when the Secret was deleted, damaged or restored, when a configuration was
+          recreated or reverted, and when all replicas were down for longer than a lifetime. It
+          watches the Secret and the configurations, and also reads them every ``poll_interval``
+          seconds.
+        * Replicas never overwrite each other's writes: the server refuses a write if the object has
+          changed since it was read.
+        * No log, error, repr or file has a key.
 
     Caveats:
-        * A configuration that somebody else overwrites trusts what they wrote until it is injected
-          again, which takes about as long as the watch. Have GitOps tools ignore ``caBundle``.
+        * If somebody else overwrites a configuration, it trusts their CA until a replica sees the
+          change and injects again. Have GitOps tools ignore ``caBundle``.
         * The clocks of replicas and API servers may differ by up to 15 minutes.
         * To distrust a CA at once, stop all replicas, delete the Secret, empty each ``caBundle``,
           and start again.
@@ -151,39 +151,39 @@ class ManagedCertificates:
     ``apiservices``
     ============================================  ==============================  ================
 
-    ``create`` is not needed where an empty Secret is installed with the operator.
+    ``create`` is not needed if you install an empty Secret with the operator.
 
-    Thread-safe. Publishes ``managed_certificates_expiry_seconds``, ``…_rotations_total``,
+    Thread-safe. Its metrics are ``managed_certificates_expiry_seconds``, ``…_rotations_total``,
     ``…_injections_total`` and ``…_errors_total``.
 
     Args:
         service: the name of the Service of the webhooks.
         secret: the name of the Secret.
-        namespace: the namespace of both; default: that of this pod.
+        namespace: the namespace of both; default: this pod's.
         inject: the configurations, as pairs of kind and name, or as objects. The kinds are
             MutatingWebhookConfiguration, ValidatingWebhookConfiguration, CustomResourceDefinition
             (its conversion) and APIService.
-        names: further DNS names and IP addresses of the server. A ``clientConfig`` with a ``url``
-            of such a host is injected, too.
+        names: further DNS names and IP addresses of the server. A ``clientConfig`` whose ``url``
+            has such a host also gets the ``caBundle``.
         lifetime: seconds until a serving certificate expires; default 90 days.
-        ca_lifetime: the same for a CA; default 365 days.
-        rotate_at: the fraction of the lifetime that is left when a certificate or CA is replaced;
+        ca_lifetime: seconds until a CA expires; default 365 days.
+        rotate_at: the remaining fraction of its lifetime at which a certificate or CA is replaced;
             default 0.2.
-        propagation: seconds within which every API server has read a changed configuration;
-            default 60.
-        poll_interval: seconds between two looks at the Secret and the configurations when no watch
+        propagation: seconds after which every API server has read a changed configuration; default
+            60.
+        poll_interval: seconds between two reads of the Secret and the configurations if no watch
             reports a change; default 60.
         key_type: ``"EC-P256"``, the default, ``"EC-P384"``, ``"RSA-2048"`` or ``"RSA-4096"``.
-        cert_manager: the ``namespace/name`` of a Certificate of cert-manager, whose Secret
-            ``secret`` is. Then cert-manager makes and rotates the certificates and injects the CA.
-            This source reads the Secret, and gives the configurations the annotation
-            ``cert-manager.io/inject-ca-from``. Default: no cert-manager.
+        cert_manager: the ``namespace/name`` of a Certificate of cert-manager that has ``secret`` as
+            its Secret. Then cert-manager makes and rotates the certificates and injects the CA.
+            This source only reads the Secret, and sets the annotation
+            ``cert-manager.io/inject-ca-from`` on the configurations. Default: no cert-manager.
         field_manager: the owner of the injected fields; default
             ``"appsdk-operator-certificates"``.
-        client: requests go through it; default: the client of the manager. All replicas write, so
-            it must not be limited to the leader.
+        client: the client for all requests; default: the manager's. All replicas write, so it must
+            not be limited to the leader.
         clock: the clock of lifetimes and waits; default: the environment's.
-        metrics: where to publish; default: the manager's.
+        metrics: the metrics that it writes to; default: the manager's.
 
     Raises:
         ValueError, TypeError: an option cannot be used, or the namespace is not known.
@@ -289,7 +289,7 @@ class ManagedCertificates:
         """For servers: use ``client``, unless the constructor got one.
 
         Args:
-            client: may write on every replica, whether it leads or not.
+            client: a client that may write on every replica, leader or not.
             metrics: not used.
             clock: not used either.
             webhooks: not used either.
@@ -302,7 +302,7 @@ class ManagedCertificates:
         """The certificate to serve.
 
         Raises:
-            OSError: there is none yet; the text says what is missing.
+            OSError: there is no certificate yet; the text says what is missing.
         """
         serving = self._memory.serving
         if serving is None:
@@ -310,7 +310,7 @@ class ManagedCertificates:
         return serving.pair
 
     def run(self, stop: StopSignal, /) -> None:
-        """Make, inject and rotate until the stop.
+        """Make, inject and rotate certificates until ``stop`` is set.
 
         Raises:
             RuntimeError: it has no client, or runs already.
@@ -341,11 +341,12 @@ class ManagedCertificates:
             self._is_running = False
 
     def close(self) -> None:
-        """Take its gauges off the metrics; its counts stay in the totals. Twice is harmless."""
+        """Remove its gauges from the metrics; its counters stay in the totals. Harmless when called
+        twice."""
         self._remove_source()
 
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
-        """Wait until a certificate is served that all configurations trust.
+        """Wait until this replica serves a certificate that all configurations trust.
 
         Returns:
             False when stopped, or after ``timeout`` seconds; :meth:`health` says what is missing.
@@ -354,10 +355,10 @@ class ManagedCertificates:
         return self._waiters.wait(lambda: self.health().is_ready, stop, timeout)
 
     def health(self) -> Health:
-        """Whether the certificates are ready, and if not, why.
+        """Whether the certificates are ready; if not, the text says why.
 
-        Once ready it stays so as long as it serves a valid certificate, also while a configuration
-        is not as it should be: else all replicas would take themselves out of service at once.
+        Once ready, it stays ready as long as it serves a valid certificate, even if a configuration
+        is wrong: otherwise all replicas would become unready at once.
         """
         with self._lock:
             memory, missing, failure = self._memory, self._missing, self._failure
@@ -382,8 +383,7 @@ class ManagedCertificates:
     def rotate(self) -> None:
         """Begin to replace the CA and the certificate now; returns at once.
 
-        It takes ``propagation`` seconds and more. While a rotation is under way, this does
-        nothing.
+        It takes at least ``propagation`` seconds. During a rotation this does nothing.
 
         Raises:
             RuntimeError: cert-manager makes the certificates.
@@ -656,7 +656,10 @@ class ManagedCertificates:
         """Count, log and remember a failure; its text."""
         text = f"{what}: {error}"
         if isinstance(error, Forbidden):
-            text += "; ManagedCertificates.role_rules() and cluster_role_rules() list all it needs"
+            text += (
+                "; ManagedCertificates.role_rules() and cluster_role_rules() list the permissions "
+                "that it needs"
+            )
         self._count(_ERRORS, operation)
         with self._lock:
             is_news = self._reported.get(what) != text
@@ -752,7 +755,7 @@ def _targets(inject: object) -> tuple[CertificateTarget, ...]:
     if isinstance(inject, (tuple, Object, MutableObject)) and any(
         isinstance(each, (str, Kind)) for each in inject
     ):
-        raise TypeError("inject is a single pair or object: give a list of them, inject=[…]")
+        raise TypeError("inject is a single pair or object: give a list, inject=[…]")
     return tuple(dict.fromkeys(as_target(each) for each in inject))
 
 
@@ -765,7 +768,9 @@ def _checked_name(name: str) -> str:
     if not name or len(name) > _LONGEST_NAME or not name.isascii() or not name.isprintable():
         raise ValueError(f"name {name!r}: use a DNS name in ASCII, or an IP address")
     if "%" in name:
-        raise ValueError(f"name {name!r}: use the address without its zone: certificates have none")
+        raise ValueError(
+            f"name {name!r}: use the address without its zone: certificates have no zones"
+        )
     return issuing.certified_name(name)
 
 
@@ -803,8 +808,8 @@ def _own_namespace() -> str:
     if not namespace:
         raise ValueError(
             "this process does not run in a cluster, so the namespace of Service and Secret is not "
-            "known: give ManagedCertificates(…, namespace=…); an App that runs as a program takes "
-            "it of APPSDK_WEBHOOK_SERVICE, written NAMESPACE/NAME"
+            "known: give ManagedCertificates(…, namespace=…); for an App that runs as a program, "
+            "set APPSDK_WEBHOOK_SERVICE=NAMESPACE/NAME"
         )
     return namespace
 

@@ -38,32 +38,32 @@ _MOST_SHOWN: Final = 10
 
 @attrs.frozen(kw_only=True)
 class MigrationProgress:
-    """How far a migration to a storage version is."""
+    """The progress of a migration to a storage version."""
 
     storage_version: str
-    """The version that objects are written in."""
+    """The version in which objects are stored."""
     stored_versions: tuple[str, ...]
-    """``status.storedVersions`` of the CRD, as far as it is known."""
+    """``status.storedVersions`` of the CRD, as last read."""
     visited: int = 0
-    """The objects that were rewritten, or need not be, in this pass over all objects."""
+    """The number of objects that this pass has rewritten, or that need no rewrite."""
     remaining: int | None = None
-    """The objects that are left, if the server says so."""
+    """The number of remaining objects; None if the server does not say."""
     failed: tuple[str, ...] = ()
     """The first ten objects that could not be rewritten, each with its error."""
     is_complete: bool = False
-    """Whether no object is stored in another version any more, and the CRD says so."""
+    """Whether all objects are stored in the storage version, and the CRD says so."""
 
 
 class MigrationError(Exception):
-    """Objects could not be rewritten, so that their former versions are still stored.
+    """Some objects could not be rewritten, so they are still stored in old versions.
 
-    The text names the first ten.
+    The text names the first ten of them.
     """
 
     def __init__(self, text: str, progress: MigrationProgress) -> None:
         super().__init__(text)
         self.progress = progress
-        """What was done."""
+        """The progress so far."""
 
 
 def migrate_stored_versions(
@@ -77,18 +77,18 @@ def migrate_stored_versions(
     on_progress: Callable[[MigrationProgress], object] | None = None,
     clock: Clock | None = None,
 ) -> MigrationProgress:
-    """Rewrite all objects of a kind in the storage version, so that former ones can be removed.
+    """Rewrite all objects of a kind in the storage version, so that old versions can be removed.
 
     An object stays stored in the version in which it was last written. A version may be removed
-    from a CRD only when ``status.storedVersions`` does not have it. This function writes each
-    object without a change, by an empty patch for exactly the state that it read: an object that
-    was changed or deleted meanwhile needs no other write. After a complete pass it sets
-    ``status.storedVersions`` to the storage version, unless the CRD was changed since the beginning
-    of the pass; then it makes another pass.
+    from a CRD only if ``status.storedVersions`` does not have it. This function writes each object
+    without a change: it sends an empty patch with the uid and resource version that it read. If the
+    object was changed or deleted in the meantime, it needs no other write. After a complete pass it
+    sets ``status.storedVersions`` to the storage version. If the CRD has changed since the
+    beginning of the pass, it makes another pass instead.
 
-    After each page the CRD gets the annotation ``appsdk-operator.io/storage-migration`` with the
-    place. Another call, also of another process, goes on from there if the CRD is the same. Several
-    at once do no harm. In a manager:
+    After each page it writes its position to the annotation
+    ``appsdk-operator.io/storage-migration`` of the CRD. A later call, also in another process,
+    continues from there unless the CRD has changed. Concurrent calls do no harm. In a manager:
 
         manager.add(lambda stop: migrate_stored_versions(manager.client, WIDGET, stop=stop))
 
@@ -98,11 +98,11 @@ def migrate_stored_versions(
     Args:
         client: a client that reads and writes live.
         kind: the kind in a version that is served, or its versions.
-        stop: ends it early when set.
+        stop: ends it early once set.
         per_second: the most writes in a second; default 50.
-        page_size: the objects of a page; default 500.
-        settle: seconds to wait before a pass, until each API server has noticed the last change of
-            the CRD; default 10. A server that has not would still store the former version.
+        page_size: the number of objects in a page; default 500.
+        settle: seconds to wait before a pass, until each API server has seen the last change of the
+            CRD; default 10. Until then a server would still store the old version.
         on_progress: called after each page and at the end.
         clock: the clock of the pace and of the wait.
 

@@ -52,20 +52,20 @@ class _FunctionFailedError(ConversionError):
 class ConversionWebhook:
     """Converts objects between the versions of one or several kinds, for an API server.
 
-    The API server sends the objects of a list at once; they are converted in order, and if one
-    cannot be, none is: the message, which the client of the API server sees, names it. What a
-    function raises other than :class:`ConversionError` is logged with the request's uid, counted in
-    ``controller_runtime_conversion_webhook_panics_total``, and not shown to anybody. A
-    :class:`ConversionError` is one line of the log, at WARNING. Semantics are controller-runtime's;
-    it sets no limit for bodies, and does not check metadata.
+    The API server sends all objects of a list in one request. The webhook converts them in order.
+    If it cannot convert one, the whole request fails, and the message, which the client of the API
+    server sees, names this object. A :class:`ConversionError` is logged as one line, at WARNING.
+    Other errors of a function are logged with the request's uid, counted in
+    ``controller_runtime_conversion_webhook_panics_total``, and not shown to the client. Semantics
+    are controller-runtime's, which neither limits bodies nor checks metadata.
 
-    It is added to a server by its path, ``server.webhooks.add("/convert", webhook)``;
-    ``webhook_for(…).convert(versions)`` does so. Thread-safe.
+    Add it to a server with its path, ``server.webhooks.add("/convert", webhook)``, or use
+    ``webhook_for(…).convert(versions)``. Thread-safe.
 
     Args:
-        versions: the versions of each kind; :meth:`add` adds others.
-        max_body_bytes: the largest review, default 64 MiB. An API server asks for all objects of a
-            list in one.
+        versions: the versions of each kind; :meth:`add` adds more.
+        max_body_bytes: the largest review; default 64 MiB, because one review has all objects of a
+            list.
 
     Raises:
         TypeError: a value is not a Versions.
@@ -96,7 +96,7 @@ class ConversionWebhook:
 
         Raises:
             TypeError: they are not Versions.
-            ValueError: their kind has versions already.
+            ValueError: their kind already has versions.
         """
         check_instance("versions", versions, Versions, "Versions(V1).older(V1Alpha1, up=…, down=…)")
         key = versions.hub.group, versions.hub.kind
@@ -114,7 +114,7 @@ class ConversionWebhook:
         return tuple(self._by_kind.values())
 
     def samples(self) -> list[Sample]:
-        """The number of reviews that a function's bug ended, as a metric."""
+        """The number of reviews in which a function failed, as a metric."""
         with self._lock:
             return [Sample(_PANICS, (), self._panics)]
 
@@ -213,8 +213,8 @@ class ConversionWebhook:
             versions = self._by_kind.get((group, kind))
             if versions is None:
                 raise ConversionError(
-                    f"{where}: no conversion of {kind or 'no kind'} in the group {group!r} is "
-                    f"known here, only of {self!r}"
+                    f"{where}: this webhook does not convert {kind or 'no kind'} of the group "
+                    f"{group!r}, see {self!r}"
                 )
             obj = Object.from_json(versions.kind(version), text)
         except ConversionError:

@@ -32,28 +32,28 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def asgi(webhooks: Table, *, max_concurrent: int = 64) -> ASGIWebhooks:
-    """Webhooks as an ASGI application, to be served or mounted below any path.
+    """Webhooks as an ASGI application, to serve or to mount below any path.
 
-    The server of the application has to serve HTTPS, as API servers call nothing else; paths of the
-    webhooks are those below the mount point::
+    Serve the application over HTTPS, because API servers call nothing else. The paths of the
+    webhooks begin at the mount point::
 
         hooks = Webhooks()
         webhook_for(hooks, WIDGET).validate(create=check).complete()
         app = Starlette(routes=[Mount("/hooks", webhooks.asgi(hooks))])   # or FastAPI().mount(…)
 
-    Plain handlers run in a thread for each request, so that none blocks the application's loop;
-    ``async def`` handlers run on the application's own loop. Context variables of the application
-    are those of the handler. Where the client goes away, or the handler takes nearly as long as the
-    API server waits, the request's stop signal is set and an ``async def`` handler is cancelled; in
-    the second case the answer is a failure that names the handler. The application obeys ASGI's
-    lifespan protocol, and needs none of it.
+    Each request with a plain handler gets a thread, so that no handler blocks the application's
+    loop; ``async def`` handlers run on the application's loop. Handlers see the application's
+    context variables. If the client disconnects, or the handler takes nearly as long as the API
+    server waits, the request's stop signal is set and an ``async def`` handler is cancelled; in the
+    second case the response is a failure that names the handler. The application follows ASGI's
+    lifespan protocol, but does not need it.
 
     Args:
-        webhooks: the :class:`Webhooks`, or something that has some, such as a WebhookServer.
-        max_concurrent: requests that are answered at once, and threads; others wait. Default 64.
+        webhooks: the :class:`Webhooks`, or an object that has them, such as a WebhookServer.
+        max_concurrent: the most requests, and threads, at once; others wait. Default 64.
 
     Raises:
-        TypeError, ValueError: ``webhooks`` has none, or ``max_concurrent`` is below 1.
+        TypeError, ValueError: ``webhooks`` has no webhooks, or ``max_concurrent`` is below 1.
     """
     return ASGIWebhooks(webhooks, max_concurrent=max_concurrent)
 

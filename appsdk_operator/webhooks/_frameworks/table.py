@@ -47,7 +47,7 @@ def table_of(webhooks: Any) -> WebhookTable:
     found = webhooks if isinstance(webhooks, WebhookTable) else getattr(webhooks, "webhooks", None)
     if isinstance(webhooks, type) or not isinstance(found, WebhookTable):
         raise TypeError(
-            f"webhooks={webhooks!r} has no webhooks: give Webhooks(), to which they were added, or "
-            "a WebhookServer"
+            f"webhooks={webhooks!r} has no webhooks: give Webhooks() that has some, or a "
+            "WebhookServer"
         )
     return found

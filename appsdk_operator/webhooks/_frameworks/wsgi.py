@@ -15,24 +15,24 @@ StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 
 
 def wsgi(webhooks: Table) -> WSGIWebhooks:
-    """Webhooks as a WSGI application, to be served or mounted below any path.
+    """Webhooks as a WSGI application, to serve or to mount below any path.
 
-    The server of the application has to serve HTTPS, as API servers call nothing else; paths of the
-    webhooks are those below the mount point::
+    Serve the application over HTTPS, because API servers call nothing else. The paths of the
+    webhooks begin at the mount point::
 
         hooks = Webhooks()
         webhook_for(hooks, WIDGET).validate(create=check).complete()
         flask.wsgi_app = DispatcherMiddleware(flask.wsgi_app, {"/hooks": webhooks.wsgi(hooks)})
 
-    Handlers run in the thread in which the server calls the application; how many do at once is the
-    server's affair. An ``async def`` handler gets an event loop of its own for each call. A handler
-    that takes too long is not answered for: the API server gives up waiting.
+    Handlers run in the thread in which the server calls the application; the server decides how
+    many run at once. An ``async def`` handler gets its own event loop for each call. If a handler
+    takes too long, there is no answer in its place: the API server gives up.
 
     Args:
-        webhooks: the :class:`Webhooks`, or something that has some, such as a WebhookServer.
+        webhooks: the :class:`Webhooks`, or an object that has them, such as a WebhookServer.
 
     Raises:
-        TypeError: ``webhooks`` has none.
+        TypeError: ``webhooks`` has no webhooks.
     """
     return WSGIWebhooks(webhooks)
 

@@ -19,7 +19,8 @@ _PEM: Final = b"-----BEGIN CERTIFICATE-----"
 _MUTATING: Final = admissionregistration.v1.MutatingWebhookConfiguration
 _VALIDATING: Final = admissionregistration.v1.ValidatingWebhookConfiguration
 CONFIGURATION_KINDS: Final = {"mutating": _MUTATING, "validating": _VALIDATING}
-"""The kinds of webhook configurations, by the type of a rule, in the order of their calls."""
+"""The kinds of webhook configurations, by the type of a rule, in the order in which they are
+called."""
 
 _VERBS: Final = {"mutating": "default", "validating": "validate"}
 
@@ -39,8 +40,8 @@ class _Host(Protocol):
 
 
 RuleSource: TypeAlias = "_HasRules | _Host | Iterable[WebhookRule]"
-"""Where rules are from: :class:`Webhooks`, a host of them such as a Manager or a WebhookServer, or
-a list of :class:`WebhookRule`."""
+"""The source of rules: :class:`Webhooks`, a host of them such as a Manager or a WebhookServer, or a
+list of :class:`WebhookRule`."""
 
 
 def rules_of(source: Any) -> tuple[WebhookRule, ...]:
@@ -76,8 +77,8 @@ def webhook_configurations(
 ) -> list[MutableObject]:
     """The configurations that make an API server call these webhooks.
 
-    The same webhooks give the same objects: order, names and fields do not depend on anything else.
-    Fields that have the server's default are there as well, except selectors for everything.
+    The same arguments always give the same objects, down to the order. They also have the fields
+    with the server's defaults, except selectors that select everything.
 
     >>> from appsdk_operator import kinds
     >>> rule = WebhookRule(type="validating", path="/validate", kinds=[kinds.apps.v1.Deployment])
@@ -87,18 +88,18 @@ def webhook_configurations(
     'validate.deployments.apps'
 
     Args:
-        source: where the rules are from: :class:`Webhooks`, a host of them such as a Manager or a
+        source: the source of the rules: :class:`Webhooks`, a host of them such as a Manager or a
             :class:`WebhookServer`, or a list of :class:`WebhookRule`.
         name: the name of the configurations.
         service: namespace and name of the Service of the webhook server.
         port: the port of the Service; default 443.
         url: the address of the webhook server instead of a Service:
             ``https://host.docker.internal:9443``; it must be reachable from the API server.
-        prefix: the path before those of the webhooks, as of an application below which they are
-            mounted: ``/hooks``. Default: none.
-        ca: the PEM certificates of the authority of the server's certificate, for ``caBundle``.
-            Default: none, because something else injects it, such as ManagedCertificates or
-            cert-manager; with ``url`` also because a public authority signed the certificate.
+        prefix: a prefix of the paths, for webhooks that are mounted below a path of an application:
+            ``/hooks``. Default: none.
+        ca: the CA certificates for the server's certificate, in PEM, for ``caBundle``. Default:
+            none, if something else injects it, such as ManagedCertificates or cert-manager, or if
+            with ``url`` a public CA signed the certificate.
         labels: labels of the configurations.
         annotations: annotations of the configurations, such as
             ``{"cert-manager.io/inject-ca-from": "widgets/serving"}``.
@@ -108,7 +109,7 @@ def webhook_configurations(
         ValidatingWebhookConfiguration, if there are validating ones.
 
     Raises:
-        ValueError: no rules, both or neither of ``service`` and ``url``, two webhooks of the same
+        ValueError: no rules, both or neither of ``service`` and ``url``, two webhooks with the same
             name, or an argument that no API server accepts; the text says what to write.
         TypeError: ``source`` has no rules.
     """
@@ -116,7 +117,7 @@ def webhook_configurations(
     rules = rules_of(source)
     if not rules:
         raise ValueError(
-            "there are no admission webhooks: add some before, by webhook_for(…), or with rule="
+            "there are no admission webhooks: add some first, with webhook_for(…) or with rule="
         )
     names = _names(rules)
     found = []
@@ -205,7 +206,7 @@ def _check_url(url: str) -> None:
     ):
         raise ValueError(
             f"url={url!r}: API servers call webhooks by https:// only; give host and port, such as "
-            "'https://127.0.0.1:9443', and a path by prefix="
+            "'https://127.0.0.1:9443', and a path with prefix="
         )
 
 
@@ -233,10 +234,12 @@ def _names(rules: Sequence[WebhookRule]) -> list[str]:
         if name is None:
             raise ValueError(
                 f"the webhooks at {rules[taken[rule.type, next(_proposals(rule))]].path} and "
-                f"{rule.path} would have the same name: give one of them another by name="
+                f"{rule.path} would have the same name: give one of them another with name="
             )
         if len(name) > 253:
-            raise ValueError(f"the name {name} has more than 253 characters: give one by name=")
+            raise ValueError(
+                f"the name {name} has more than 253 characters: give a shorter one with name="
+            )
         taken[rule.type, name] = index
         found.append(name)
     return found
@@ -249,8 +252,8 @@ def _proposals(rule: WebhookRule) -> Iterator[str]:
         return
     if not rule.kinds:
         raise ValueError(
-            f"the webhook at {rule.path} is for all kinds, of which no name can be made: give one "
-            "by name="
+            f"the webhook at {rule.path} is for all kinds, so its name cannot be made from a kind: "
+            "give one with name="
         )
     kind = rule.kinds[0]
     resource = rule.resources[0] if rule.resources else kind.plural

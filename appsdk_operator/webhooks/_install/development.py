@@ -43,25 +43,26 @@ _LAST_REQUEST: Final = 5.0
 
 @final
 class DevelopmentServer:
-    """A webhook server on one's own machine, which installs its webhooks while it runs.
+    """A webhook server on your own machine, which installs its webhooks while it runs.
 
-    For the development of an operator outside of the cluster: there is no Service that leads to it,
-    so the cluster calls it by a URL. Instead of the manager's own webhook server::
+    For the development of an operator outside of the cluster: no Service leads to it, so the
+    cluster calls it by a URL. Use it instead of the manager's own webhook server::
 
         manager = Manager(config, webhook_server=DevelopmentServer(config, "widgets"))
         webhook_for(manager, WIDGET).default(set_size).validate(create=check).complete()
         manager.run(handle_signals=True)
 
-    It makes a certificate for the name by which the cluster reaches this machine, serves, installs
-    the configurations of its webhooks and, for kinds of several versions, the conversion of their
-    CRDs, and removes all of that at the stop, Ctrl-C and errors included. What a killed process has
-    left is replaced at the next start; until then writes that it was asked about fail. Webhooks
-    that are added while it runs are installed a moment later.
+    It makes a certificate for the name by which the cluster reaches this machine. It installs the
+    configurations of its webhooks and, for kinds with several versions, the conversion in their
+    CRDs. At the stop it removes all of this, also after Ctrl-C and errors. If the process is
+    killed, the configurations stay, and writes that they apply to fail until the next start
+    replaces them. If webhooks are added while it runs, it soon installs them.
 
-    The name is found for kind (on Linux by ``docker network inspect kind``), k3d, minikube, Docker
-    Desktop and Rancher Desktop; for others, or a virtual machine of one's own, give ``host``.
+    It finds the name for kind (on Linux with ``docker network inspect kind``), k3d, minikube,
+    Docker Desktop and Rancher Desktop. For other clusters, or your own virtual machine, give
+    ``host``.
 
-    Is a runnable of the webhook group, on every replica; there should be one. Needs the extra
+    It is a runnable of the webhook group, on every replica; run one replica only. Needs the extra
     ``webhooks``. Thread-safe.
 
     Args:
@@ -70,22 +71,23 @@ class DevelopmentServer:
         name: the name of the operator; the configurations are called ``<name>-development``.
         host: the DNS name or IP address by which the API server reaches this machine; default: as
             above.
-        address: where to listen, ``host:port``; default: a free port, on loopback or in the network
-            of kind where that suffices, else on all addresses.
-        contexts: the contexts of the kubeconfig, with ``*`` and ``?``, whose clusters may be
-            changed; default ``kind-*``, ``k3d-*``, ``minikube``, ``docker-desktop`` and
+        address: the address to listen on, ``host:port``; default: a free port, on loopback or in
+            the network of kind if that suffices, else on all addresses.
+        contexts: the contexts of the kubeconfig whose clusters may be changed, as patterns with
+            ``*`` and ``?``; default ``kind-*``, ``k3d-*``, ``minikube``, ``docker-desktop`` and
             ``rancher-desktop``.
-        unsafe_any_cluster: allow any cluster, also one that is in no kubeconfig; default False.
-        take_over: replace webhooks of this name that a process on another machine has installed,
-            or one on this machine that runs; default False.
+        unsafe_any_cluster: allow any cluster, even if no kubeconfig has it; default False.
+        take_over: replace webhooks of this name that another process has installed, on another
+            machine or still running on this one; default False.
         limits: limits for clients; default: those of :class:`WebhookServer`.
         webhooks: the webhooks; default: none yet.
         clock: the clock of its time-outs; default: the environment's.
-        metrics: where it publishes; default: the manager's.
+        metrics: the metrics that it writes to; default: the manager's.
 
     Raises:
         PermissionError: the cluster does not look like one for development.
-        LookupError: how it reaches this machine is not known; the text says what to give.
+        LookupError: it is not known how the cluster reaches this machine; the text says what to
+            give.
         OSError: the address cannot be bound.
         ValueError, TypeError: an option that cannot be used.
     """
@@ -164,7 +166,7 @@ class DevelopmentServer:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address it listens on."""
         return self._server.address
 
     @property
@@ -189,8 +191,8 @@ class DevelopmentServer:
     def wait_until_ready(self, stop: StopSignal, timeout: float | None = None, /) -> bool:
         """Wait until its webhooks are installed and the API server obeys their configurations.
 
-        With conversions it waits up to 10 seconds until objects of the kinds can be read again: a
-        server that rebuilds their storage answers 429 for some moments.
+        With conversions it waits up to 10 seconds until objects of the kinds can be read again:
+        while the API server rebuilds their storage, it answers 429.
 
         Returns:
             False when stopped, when its run has ended, or after ``timeout`` seconds.
@@ -216,10 +218,10 @@ class DevelopmentServer:
         """Install and serve until ``stop`` is set, then remove the installed configurations.
 
         Raises:
-            RuntimeError: it ran before, or another process has webhooks of this name there.
+            RuntimeError: it was run before, or another process has installed webhooks of this name.
             LookupError: the CRD of a kind whose versions it converts is not installed.
             ApiError: the API server refused something.
-            TransportError: it is not reachable.
+            TransportError: the API server cannot be reached.
         """
         # Set at the stop, by close(), and when the server fails.
         ending = stop.child()
@@ -256,8 +258,8 @@ class DevelopmentServer:
     def close(self) -> None:
         """Close the port. Harmless after a run, and twice.
 
-        A server that runs is stopped as by its stop signal, without waiting for it: its webhooks
-        are removed and the port is closed when ``run`` returns.
+        If the server runs, this stops it like its stop signal, and does not wait for it: the
+        webhooks are removed and the port is closed once ``run`` returns.
         """
         with self._changed:
             ending = self._ending
@@ -346,7 +348,7 @@ def _reach(
         return reach_by(host)
     if not known:
         raise LookupError(
-            f"how {config.server} reaches this machine is not known: give host=, the name or "
-            "address by which it does"
+            f"it is not known how {config.server} reaches this machine: give host=, the name or "
+            "address that it uses"
         )
     return reach_of(known[0])

@@ -30,29 +30,29 @@ def install_configurations(
     wait: float = 0.0,
     clock: Clock = system_clock,
 ) -> list[Object]:
-    """Install webhook configurations, or update them, by server-side apply.
+    """Install webhook configurations, or update them, with server-side apply.
 
-    Webhooks that this manager installed before and that are no longer in a configuration are
-    removed from it. A ``caBundle`` that somebody else injected stays, if ``configurations`` have
-    none.
+    If ``field_manager`` installed a webhook before that a configuration no longer has, the server
+    removes it. A ``caBundle`` that somebody else injected stays, if ``configurations`` have none.
 
     Args:
-        client: where to install; it needs ``get``, ``create`` and ``patch`` of configurations.
-        configurations: what :func:`webhook_configurations` made.
-        field_manager: the owner of the fields; it takes over those of others. Default
+        client: the client of the cluster; its account needs ``get``, ``create`` and ``patch`` on
+            configurations.
+        configurations: the configurations that :func:`webhook_configurations` made.
+        field_manager: the owner of the fields; it takes over fields of other owners. Default
             ``appsdk-operator-webhooks``.
-        wait: seconds to wait until the server obeys them, which takes about a second; 0 (default):
-            do not wait. To find out, a webhook for config maps with a label of their own is added
-            for that time, and config maps are created in namespace ``default`` by dry run.
-        clock: the clock that measures the wait.
+        wait: the most seconds to wait until the server calls the webhooks, usually about one; 0
+            (default): do not wait. For the wait, it adds a webhook for config maps with a special
+            label, and creates such config maps in namespace ``default`` as a dry run.
+        clock: the clock of the wait.
 
     Returns:
         The configurations as the server stored them.
 
     Raises:
-        TypeError: one is not a configuration, or it is not a list.
+        TypeError: ``configurations`` is not a list of configurations.
         ApiError: the server refused one.
-        TimeoutError: the server does not obey them after ``wait`` seconds.
+        TimeoutError: the server does not call the webhooks after ``wait`` seconds.
     """
     drafts = _checked(configurations)
     validation.checked_seconds("wait", wait)
@@ -67,8 +67,8 @@ def remove_configurations(client: ClientLike, configurations: Iterable[MutableOb
     """Delete webhook configurations; missing ones are skipped.
 
     Raises:
-        TypeError: one is not a configuration, or it is not a list.
-        ApiError: the server refused it.
+        TypeError: ``configurations`` is not a list of configurations.
+        ApiError: the server refused the deletion.
     """
     for draft in _checked(configurations):
         try:

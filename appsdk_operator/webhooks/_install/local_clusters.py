@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 LOCAL_CONTEXTS: Final = ("kind-*", "k3d-*", "minikube", "docker-desktop", "rancher-desktop")
-"""The contexts of clusters on one's own machine, with ``*`` and ``?``."""
+"""The contexts of clusters on your own machine, as patterns with ``*`` and ``?``."""
 
 _DOCKER_SECONDS: Final = 10.0
 _LOOPBACK: Final = "127.0.0.1:0"
@@ -50,9 +50,9 @@ def allowed_context(contexts: Sequence[str], patterns: Sequence[str], server: st
             return context
     known = f"its context is {', '.join(contexts)}" if contexts else "no kubeconfig has it"
     raise PermissionError(
-        f"{server} does not look like a cluster for development: {known}, and allowed are "
-        f"{', '.join(patterns) or 'none'}. If webhooks of this machine may be installed there, say "
-        f"so by {'contexts=' + repr(list(contexts[:1])) if contexts else 'unsafe_any_cluster=True'}"
+        f"{server} does not look like a cluster for development: {known}, and the allowed contexts "
+        f"are {', '.join(patterns) or 'none'}. If webhooks of this machine may be installed there, "
+        f"give {'contexts=' + repr(list(contexts[:1])) if contexts else 'unsafe_any_cluster=True'}"
     )
 
 
@@ -84,7 +84,7 @@ def reach_of(
     if context == "rancher-desktop":
         return Reach("host.rancher-desktop.internal", _ALL)
     raise LookupError(
-        f"how the cluster of context {context!r} reaches this machine is not known: {_GIVE_HOST}"
+        f"it is not known how the cluster of context {context!r} reaches this machine: {_GIVE_HOST}"
     )
 
 
@@ -106,7 +106,7 @@ def docker_gateway(network: str, *, program: str = "docker") -> str:
     path = shutil.which(program)
     if path is None:
         raise LookupError(
-            f"there is no program {program} that knows the network of kind: {_GIVE_HOST}"
+            f"there is no program {program} to ask for the network of kind: {_GIVE_HOST}"
         )
     try:
         done = subprocess.run(  # noqa: S603 - the user's own docker

@@ -175,8 +175,8 @@ class TemporaryInstallation:
         if self._take_over or owner is None or owner == self._owner or owner.is_gone:
             return
         raise RuntimeError(
-            f"{what} is that of process {owner.pid} on {owner.host}, which may still run: end it, "
-            "choose another name, or take over by take_over=True"
+            f"{what} belongs to process {owner.pid} on {owner.host}, which may still run: end that "
+            "process, choose another name, or give take_over=True"
         )
 
     def _remove(self, draft: MutableObject) -> None:
@@ -206,7 +206,7 @@ class TemporaryInstallation:
             install_conversion(self._client, kind, config, owner=str(self._owner))
         except NotFound as error:
             raise LookupError(
-                f"there is no {crd}, whose versions this process converts: install it before"
+                f"there is no {crd}, whose versions this process converts: install it first"
             ) from error
 
     def _restore(self, kind: Kind) -> None:

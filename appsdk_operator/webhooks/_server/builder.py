@@ -48,7 +48,7 @@ def webhook_for(host: WebhookHost, kind: Kind[SpecT, StatusT]) -> WebhookBuilder
 
 @final
 class WebhookBuilder(Generic[SpecT, StatusT]):
-    """Builds the webhooks of a kind; each method returns the builder, ``complete`` ends it.
+    """Builds the webhooks of a kind; each method returns the builder, and ``complete`` ends it.
 
     The default paths are controller-runtime's: ``/mutate-example-com-v1-widget``,
     ``/validate-example-com-v1-widget`` and ``/convert``.
@@ -73,17 +73,17 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         path: str | None = None,
         **options: Unpack[WebhookRuleOptions],
     ) -> Self:
-        """Complete new and changed objects by ``defaulter``.
+        """Complete new and changed objects with ``defaulter``.
 
         Args:
             defaulter: a function of a MutableObject, plain or ``async def``, or an object with such
                 a method ``default``.
-            path: where it is served; default ``/mutate-<group>-<version>-<kind>``.
+            path: its path; default ``/mutate-<group>-<version>-<kind>``.
             options: fields of :class:`WebhookRule`, such as ``failure_policy="Ignore"``.
 
         Raises:
-            TypeError: the defaulter cannot be called so.
-            ValueError: there is one already; or a malformed path or option.
+            TypeError: the defaulter cannot be called with an object.
+            ValueError: the builder already has a defaulter; or a malformed path or option.
         """
         return self._add("mutating", Defaulting(self._kind, defaulter), path, options)
 
@@ -97,9 +97,9 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         path: str | None = None,
         **options: Unpack[WebhookRuleOptions],
     ) -> Self:
-        """Check objects by functions, plain or ``async def``, or by the methods of ``validator``.
+        """Check objects with functions, plain or ``async def``, or with a ``validator``'s methods.
 
-        The webhook is asked about the operations that have a function.
+        The webhook is called for the operations that have a function.
 
         Args:
             validator: an object with methods ``validate_create(new)``, ``validate_update(old,
@@ -107,12 +107,12 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
             create: checks new objects.
             update: checks changes, with the old object and the new one.
             delete: checks deletions.
-            path: where it is served; default ``/validate-<group>-<version>-<kind>``.
+            path: its path; default ``/validate-<group>-<version>-<kind>``.
             options: fields of :class:`WebhookRule`.
 
         Raises:
-            TypeError: nothing to call, or a wrong signature.
-            ValueError: there is one already; or a malformed path or option.
+            TypeError: there is nothing to call, or a function has a wrong signature.
+            ValueError: the builder already has a validator; or a malformed path or option.
         """
         handler = Validating(self._kind, validator, create=create, update=update, delete=delete)
         return self._add("validating", handler, path, options)
@@ -124,7 +124,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
             versions: the ``Versions`` of the kind.
 
         Raises:
-            ValueError: it is the second call, or they are versions of another kind.
+            ValueError: it was called before, or the versions are of another kind.
             TypeError: they are not Versions.
         """
         validation.check_instance(
@@ -134,7 +134,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
             raise ValueError(f"convert(…) of {self._kind} is called twice: give one Versions")
         hub = versions.hub
         if (hub.group, hub.kind) != (self._kind.group, self._kind.kind):
-            raise ValueError(f"the versions are those of {hub}, and the webhooks of {self._kind}")
+            raise ValueError(f"the versions are of {hub}, but the webhooks of {self._kind}")
         self._versions = versions
         return self
 
@@ -149,7 +149,7 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         """Have the host serve the webhooks.
 
         Raises:
-            ValueError: nothing to serve, or a path is taken; then nothing is added.
+            ValueError: there is nothing to serve, or a path is taken; then it adds nothing.
             RuntimeError: it was called before.
         """
         if self._is_complete:
@@ -180,15 +180,15 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         if self._versions is not None:
             if shared is not None and not isinstance(shared, ConversionWebhook):
                 raise ValueError(
-                    f"{_CONVERT} is the path of {shared!r}, and of the conversion webhook: serve "
-                    "that one at another path"
+                    f"{_CONVERT} is the path of {shared!r}, but the conversion webhook needs it: "
+                    f"serve {shared!r} at another path"
                 )
             paths[_CONVERT] = "the conversion webhook"
         for handler, rule in self._handlers.values():
             other = webhooks.get(rule.path) or paths.get(rule.path)
             if other is not None:
                 raise ValueError(
-                    f"{rule.path} is the path of {other} already: choose another one with path="
+                    f"{rule.path} is the path of {other} already: choose another path with path="
                 )
             paths[rule.path] = handler
 
@@ -209,8 +209,8 @@ class WebhookBuilder(Generic[SpecT, StatusT]):
         if kind in self._handlers:
             verb = "default" if kind == "mutating" else "validate"
             raise ValueError(
-                f"{verb}(…) of {self._kind} is called twice: join the functions in one, or serve "
-                "the other at a path of its own, by another webhook_for(…)"
+                f"{verb}(…) of {self._kind} is called twice: combine the functions into one, or "
+                "give the other its own path=, with another webhook_for(…)"
             )
         operations = getattr(handler, "operations", ("CREATE", "UPDATE"))
         rule = WebhookRule(

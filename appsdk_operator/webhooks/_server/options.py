@@ -53,22 +53,22 @@ class WebhookServerOptions:
     """``host:port``; default ``:9443``, on all addresses. ``""`` or ``"0"``: no port is opened, and
     webhooks can still be added."""
     certificates: Certificates | None = attrs.field(default=None, validator=_check_certificates)
-    """Where the certificate comes from; default: the files of ``tls``."""
+    """The source of the certificate; default: the files of ``tls``."""
     tls: TLSOptions | None = attrs.field(
         default=None, validator=attrs.validators.optional(attrs.validators.instance_of(TLSOptions))
     )
-    """The files, unless ``certificates`` is given; the authorities of client certificates; the
-    oldest version of TLS. Default: ``tls.crt`` and ``tls.key`` in
+    """The certificate files, unless ``certificates`` is given; the CAs of client certificates; the
+    oldest allowed version of TLS. Default: ``tls.crt`` and ``tls.key`` in
     ``<tmp>/k8s-webhook-server/serving-certs``, and TLS 1.3."""
     limits: HTTPLimits | None = None
-    """Limits for clients. Default: 256 connections, which may be idle for 120 seconds; the others
-    are those of :class:`HTTPLimits`. The size of a body is limited by each webhook."""
+    """Limits for clients. Default: 256 connections, which may be idle for 120 seconds; the other
+    limits are the defaults of :class:`HTTPLimits`. Each webhook limits the size of its bodies."""
     shutdown_timeout: float = 60.0
-    """Seconds at a stop for requests under way; default 60."""
+    """Seconds at a stop for running requests; default 60."""
     shutdown_delay: float | None = None
-    """Seconds after the stop for which it still accepts connections and answers requests, while
-    each answer closes its connection: a Service sends requests to a pod until all nodes have heard
-    of its end. Default: 3 in a pod, else 0."""
+    """Seconds after the stop for which it still accepts connections and answers requests; each
+    answer then closes its connection. A Service sends requests to a pod until all nodes know that
+    it ends. Default: 3 in a pod, else 0."""
 
     def __attrs_post_init__(self) -> None:
         validation.checked_seconds("shutdown_timeout", self.shutdown_timeout)

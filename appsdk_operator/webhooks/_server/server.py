@@ -51,36 +51,36 @@ _LAST_JOIN: Final = 1.0
 
 @final
 class WebhookServer:
-    """Serves webhooks over HTTPS; binds its port at the construction.
+    """Serves webhooks over HTTPS; the constructor binds its port.
 
-    A manager runs it on every replica, before the caches, and has a ready check for it. By itself
-    it is a runnable: :meth:`run` serves until its stop signal is set. Webhooks can be added at any
-    time. Thread-safe.
+    A manager runs it on every replica, before the caches, and has a ready check for it. It also
+    works alone: :meth:`run` serves until its stop signal is set. Webhooks can be added at any time.
+    Thread-safe.
 
         server = WebhookServer(certificates=CertificateFiles("tls.crt", "tls.key"))
         server.add("/admit", Admission(admit))
         Manager(config, webhook_server=server).run()
 
-    A handler that takes nearly as long as the API server waits (its ``timeout`` query) is answered
-    for with a failure that names it, so that users see more than a time-out.
+    If a handler takes nearly as long as the API server waits (the ``timeout`` in its query), the
+    server answers with a failure that names the handler, so that users see more than a time-out.
 
     Args:
         address: ``host:port``; default ``":9443"``, on all addresses. ``""`` or ``"0"``: no port is
             opened, and webhooks can still be added.
-        certificates: where the certificate comes from, for example :class:`CertificateFiles` or
+        certificates: the source of the certificate, for example :class:`CertificateFiles` or
             :class:`ManagedCertificates`; the server runs and closes it. Default: the files of
             ``tls``.
-        tls: the files, unless ``certificates`` is given; the authorities of client certificates;
-            the oldest version of TLS. Default: ``tls.crt`` and ``tls.key`` in
+        tls: the certificate files, unless ``certificates`` is given; the CAs of client
+            certificates; the oldest allowed version of TLS. Default: ``tls.crt`` and ``tls.key`` in
             ``<tmp>/k8s-webhook-server/serving-certs``, and TLS 1.3.
         limits: limits for clients; default: 256 connections, which may be idle for 120 seconds.
-        shutdown_timeout: seconds at a stop for requests under way; default 60.
+        shutdown_timeout: seconds at a stop for running requests; default 60.
         shutdown_delay: seconds after the stop for which it still accepts connections and answers
-            requests, while each answer closes its connection: a Service sends requests to a pod
-            until all nodes have heard of its end. Default: 3 in a pod, else 0.
+            requests; each answer then closes its connection. A Service sends requests to a pod
+            until all nodes know that it ends. Default: 3 in a pod, else 0.
         webhooks: the webhooks; default: none yet.
         clock: the clock of its time-outs; default: the environment's.
-        metrics: where it publishes; default: the manager's.
+        metrics: the metrics that it writes to; default: the manager's.
 
     Raises:
         OSError: the address cannot be bound; the text says why and what to do.
@@ -189,11 +189,11 @@ class WebhookServer:
         return self._webhooks.conversions
 
     def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
-        """Serve ``path`` by ``webhook``, from now on; see :meth:`Webhooks.add`."""
+        """Serve ``path`` with ``webhook`` from now on; see :meth:`Webhooks.add`."""
         self._webhooks.add(path, webhook, rule=rule)
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each review; returns the function that ends that."""
+        """Call ``observer`` for each review; returns a function that ends this."""
         return self._webhooks.observe_activity(observer)
 
     def _answer(self, request: HTTPRequest) -> HTTPResponse:
@@ -204,7 +204,7 @@ class WebhookServer:
 
     @property
     def address(self) -> str:
-        """Where it listens, for example ``127.0.0.1:9443``; empty if it opens no port."""
+        """The address it listens on, for example ``127.0.0.1:9443``; empty if it opens no port."""
         return "" if self._http is None else self._http.address
 
     @property
@@ -314,7 +314,7 @@ class WebhookServer:
         """Give certificates that are stored in the cluster a client; managers call this.
 
         Args:
-            client: one that may write on every replica, whether it leads or not.
+            client: a client that may write on every replica, leader or not.
         """
         attach = getattr(self._certificates, "attach", None)
         if callable(attach):
@@ -330,10 +330,10 @@ class WebhookServer:
     def run(self, stop: StopSignal, /) -> None:
         """Serve until ``stop`` is set and ``shutdown_delay`` has passed, then finish.
 
-        Requests under way have ``shutdown_timeout`` seconds.
+        Running requests have ``shutdown_timeout`` seconds.
 
         Raises:
-            RuntimeError: it ran before or was closed.
+            RuntimeError: it was run before or was closed.
             TimeoutError: handlers still run after that; the text names their paths.
             OSError: it cannot accept connections.
         """
@@ -368,8 +368,8 @@ class WebhookServer:
     def close(self) -> None:
         """Close the port. Harmless after a run, and twice.
 
-        A server that runs is stopped as by its stop signal, without waiting for it: the port closes
-        when ``run`` returns.
+        If the server runs, this stops it like its stop signal, and does not wait for it: the port
+        is closed once ``run`` returns.
         """
         with self._waiting:
             ending = self._ending

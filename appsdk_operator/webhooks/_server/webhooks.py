@@ -90,17 +90,18 @@ class _Entry:
 class Webhooks:
     """Webhooks by path, and their answers to requests; without a port.
 
-    A :class:`WebhookServer` serves them over HTTPS, ``asgi`` and ``wsgi`` in an application of
-    another framework. Webhooks can be added at any time. Thread-safe.
+    A :class:`WebhookServer` serves them over HTTPS; ``asgi`` and ``wsgi`` serve them in an
+    application of another framework. Webhooks can be added at any time. Thread-safe.
 
-    Publishes controller-runtime's metrics for each path, from the start on at 0:
+    For each path they write controller-runtime's metrics, at 0 from the start:
     ``controller_runtime_webhook_latency_seconds``, ``…_requests_total`` and
-    ``…_requests_in_flight``. A request that a handler failed on, or did not answer in time, counts
-    as code 500.
+    ``…_requests_in_flight``. If a handler fails or does not answer in time, the request counts as
+    code 500.
 
     Args:
         clock: the clock of the latencies; default: the environment's.
-        metrics: where they are published; default: the manager's, or the kit's own.
+        metrics: the metrics that they write to; default: the environment's, else
+            :func:`~appsdk_operator.runtime.default_metrics`.
     """
 
     def __init__(self, *, clock: Clock | None = None, metrics: Metrics | None = None) -> None:
@@ -124,26 +125,26 @@ class Webhooks:
         return self
 
     def observe_activity(self, observer: ActivityObserver) -> Callable[[], None]:
-        """Show ``observer`` each review; returns the function that ends that.
+        """Call ``observer`` for each review; returns a function that ends this.
 
-        ``Manager.observe_activity`` does so for the webhooks that it serves.
+        ``Manager.observe_activity`` includes the webhooks that the manager serves.
         """
         return self._observers.add(observer)
 
     def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
-        """Serve ``path`` by ``webhook``, from now on.
+        """Serve ``path`` with ``webhook`` from now on.
 
         Args:
             path: begins with a slash.
             webhook: an :class:`Admission`, :class:`ConversionWebhook`, :class:`TokenReviewWebhook`,
                 or any function from an ``HTTPRequest`` to an ``HTTPResponse``; called from several
                 threads at once. An attribute ``max_body_bytes`` limits its requests; default 1 MiB.
-            rule: which requests the API server is to send there; ``webhook_configurations`` makes
-                configurations of the rules.
+            rule: the requests that the API server sends there; ``webhook_configurations`` makes
+                configurations from the rules.
 
         Raises:
-            ValueError: the path is taken or does not begin with a slash, or the rule is for
-                another one.
+            ValueError: the path is taken or does not begin with a slash, or the rule has another
+                path.
             TypeError: the webhook cannot be called.
         """
         validation.check_text("path", path)
@@ -155,19 +156,21 @@ class Webhooks:
                 "rule", rule, WebhookRule, "WebhookRule(type='validating', …)"
             )
             if rule.path != path:
-                raise ValueError(f"the rule is for {rule.path}, and the webhook at {path}")
+                raise ValueError(
+                    f"the rule has the path {rule.path}, but the webhook {path}: give both the same"
+                )
         with self._lock:
             taken = self._entries.get(path)
             if taken is not None:
                 raise ValueError(
-                    f"{path} is the path of {taken.webhook!r} already: choose another one with "
-                    "path=, or join the handlers with MultiMutating or MultiValidating"
+                    f"{path} is the path of {taken.webhook!r} already: choose another path with "
+                    "path=, or combine the handlers with MultiMutating or MultiValidating"
                 )
             self._entries = {**self._entries, path: _Entry(path, webhook, rule)}
         _log.debug("%r answers at %s", webhook, path)
 
     def get(self, path: str) -> HTTPHandler | None:
-        """The webhook at a path; None if there is none."""
+        """The webhook at ``path``; None if there is none."""
         entry = self._entries.get(path)
         return None if entry is None else entry.webhook
 
@@ -196,7 +199,8 @@ class Webhooks:
         return max(map(self.body_limit, self._entries), default=_DEFAULT_BODY_BYTES)
 
     def body_limit(self, path: str) -> int:
-        """The largest body that is read for a path, with one byte to spare for its answer."""
+        """The most bytes that are read for a path: one more than its webhook accepts, so that it
+        can refuse a larger body."""
         entry = self._entries.get(path)
         if entry is None:
             return _DEFAULT_BODY_BYTES
@@ -205,7 +209,7 @@ class Webhooks:
     def answer(self, request: HTTPRequest) -> HTTPResponse:
         """The response to a request; 404 for an unknown path. Never raises.
 
-        An error of a webhook that it did not handle is logged, and answered with 500.
+        If a webhook raises an error, it is logged, and the response is 500.
         """
         entry = self._entries.get(request.path)
         if entry is None:
@@ -257,16 +261,15 @@ class Webhooks:
     def time_limit(self, request: HTTPRequest) -> float | None:
         """Seconds after which a request is answered by :meth:`timed_out`; None for no limit.
 
-        The API server says how long it waits in the query's ``timeout``; the answer that a handler
-        takes too long has to arrive before that.
+        The API server says in the query's ``timeout`` how long it waits. The answer that a handler
+        takes too long must arrive before that.
         """
         return time_limit(request.query_string)
 
     def timed_out(self, request: HTTPRequest) -> HTTPResponse:
         """The answer to a request whose handler takes too long; it names the handler.
 
-        It is a failure and no denial, so that the ``failurePolicy`` decides, as if nothing had
-        answered.
+        It is a failure, not a denial, so the ``failurePolicy`` decides, as without an answer.
         """
         text = self._late_text(request)
         name = self._name_at(request.path)
