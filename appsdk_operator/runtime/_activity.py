@@ -57,22 +57,22 @@ ACTION_WORDS: Final[Mapping[str, str]] = {
     "SYNC": "sync after a start",
     "TIMER": "timer",
 }
-"""What a call is made for, in words."""
+"""The purpose of a call, in words."""
 
 CallOutcome: TypeAlias = Literal[
     "running", "done", "requeued", "retrying", "given up", "terminal", "fatal"
 ]
-"""What came of a call.
+"""The outcome of a call.
 
-``running``: it has not ended. ``done``: it succeeded. ``requeued``: it succeeded, and is called
-again after ``next_in`` seconds. ``retrying``: it failed, and is tried again after ``next_in``
-seconds. ``given up``: it failed, and only a resync or an event repeats it. ``terminal``: it failed,
-and only a change of the object repeats it. ``fatal``: it failed and ended its controller.
+``running``: it has not ended. ``done``: it succeeded. ``requeued``: it succeeded, and is repeated
+after ``next_in`` seconds. ``retrying``: it failed, and is repeated after ``next_in`` seconds.
+``given up``: it failed, and only a resync or an event repeats it. ``terminal``: it failed, and only
+a change of the object repeats it. ``fatal``: it failed and ended its controller.
 """
 
 
 class FailureCause:
-    """Where and how a call failed; failures with equal ``key`` are one cause."""
+    """The place and the error of a failed call; failures with equal ``key`` have one cause."""
 
     __slots__ = ("function", "place", "text", "type")
 
@@ -82,7 +82,7 @@ class FailureCause:
         self.text: str = _short(error)
         """The error's text, at most 1000 characters."""
         self.function: str = failed_function(error)
-        """The user's function that raised it or called what did; ``""`` when unknown."""
+        """The innermost function of the user in the traceback; ``""`` if unknown."""
         self.place: str = place_of(error)
         """File and line in that function."""
 
@@ -125,9 +125,9 @@ class RequestRecord:
         self.method: str = method
         """The HTTP method."""
         self.verb: str = verb
-        """The verb as RBAC rules name it; ``""`` for paths without a resource."""
+        """The verb in RBAC rules; ``""`` for paths without a resource."""
         self.resource: str = resource
-        """The resource as RBAC rules name it, for example ``deployments.apps/scale``."""
+        """The resource in RBAC rules, for example ``deployments.apps/scale``."""
         self.namespace: str = namespace
         """The namespace, or ``""``."""
         self.name: str = name
@@ -137,19 +137,19 @@ class RequestRecord:
         self.tries: int = tries
         """How often the request was sent before: 0 for the first time."""
         self.call: CallRecord | None = call
-        """The call that it belongs to, if that one is observed; None outside of calls."""
+        """The call that it belongs to, if this call is observed; None outside of calls."""
         self.headers: dict[str, str] = {}
         """Headers that observers add to the request, for example ``traceparent``."""
         self.seconds: float | None = None
-        """How long it took; None while it is under way."""
+        """How many seconds it took; None while it runs."""
         self.status: int = 0
         """The HTTP status; 0 without an answer."""
         self.error: str = ""
-        """The error without an answer, or of a refusal, as text."""
+        """The error as text, if there was no answer or a refusal; else ``""``."""
 
     @property
     def is_write(self) -> bool:
-        """Whether it is not a read."""
+        """Whether the request writes."""
         return self.method not in {"GET", "HEAD"}
 
     def to_json(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class RequestRecord:
 class CallRecord:
     """One call of a reconciler, watcher or webhook. Observers may use it as a dict key.
 
-    It holds no object of the API, only names.
+    It holds only names of objects, not their content.
     """
 
     __slots__ = (
@@ -213,7 +213,8 @@ class CallRecord:
         self.controller: str = controller
         """The controller's name."""
         self.callback: str = callback
-        """The name of the called function; ``""`` for a look at an object that led to no call."""
+        """The name of the called function; ``""`` if the kit looked at an object and there was
+        nothing to call."""
         self.role: str = role
         """``reconciler``, ``watcher`` or ``webhook``."""
         self.kind: str = kind
@@ -221,37 +222,37 @@ class CallRecord:
         self.namespace: str = namespace
         """The object's namespace, or ``""``."""
         self.name: str = name
-        """The object's name; for requests of another type their text."""
+        """The object's name; for a request of another type, its text."""
         self.action: str = action
         """The event's action, for example ``update``; ``""`` for reconciles of a request."""
         self.reasons: Sequence[Any] = reasons
-        """Why it was called, oldest first, as values with a short text."""
+        """The reasons of the call, oldest first, as values with a short text."""
         self.attempt: int = attempt
         """0 for the first try, 1 for the first retry, …"""
         self.started: float = started
         """The monotonic time of its start, by the controller's clock."""
         self.target: int = target
-        """Equal for all calls of one watcher of the controller, whichever callback they are of; for
-        functions of an App, for those of one function."""
+        """A number that is equal for all calls of one watcher of the controller, of whichever
+        callback. For an App, it is equal for all calls of one function."""
         self.headers: Mapping[str, str] | None = headers
         """The headers of the review, for webhooks; None for others."""
         self.seconds: float | None = None
-        """How long it took; None while it runs."""
+        """How many seconds it took; None while it runs."""
         self.outcome: CallOutcome = "running"
         """What came of it."""
         self.next_in: float | None = None
-        """Seconds from its end to the next call, where one is planned."""
+        """Seconds from its end to the next call; None if none is planned."""
         self.place: str = ""
-        """Where it is in the user's code, for a call that has run for half a minute when somebody
-        looks; else ``""``."""
+        """The place in the user's code at which the call is, once it has run for half a minute;
+        else ``""``."""
         self.is_awaiting: bool = False
-        """Whether it waited for a coroutine, and held no worker, when somebody looked."""
+        """Whether it waited for a coroutine, and held no worker, at the last look."""
         self.cause: FailureCause | None = None
         """Why it failed; None unless it did."""
         self.requests: list[RequestRecord] = []
         """The writes that it sent, the first 20."""
         self.omitted_requests: int = 0
-        """How many more there were."""
+        """The number of further writes."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -317,7 +318,7 @@ class FailingCalls:
 
 
 class ActivityObserver(Protocol):
-    """Sees calls and requests as they happen, in the thread that makes them.
+    """Observes calls and requests as they happen, in the thread that makes them.
 
     Give it to ``Manager.observe_activity``. Its errors are logged and have no other effect. A
     method that waits delays the operator. The two methods of one call, or of one request, are
@@ -325,19 +326,19 @@ class ActivityObserver(Protocol):
     """
 
     def call_began(self, call: CallRecord) -> None:
-        """A reconciler or watcher is about to be called; context variables set here reach it."""
+        """A reconciler, watcher or webhook is about to run; context variables set here reach it."""
         ...
 
     def call_ended(self, call: CallRecord) -> None:
-        """It has returned or failed, and ``call.outcome`` says what follows."""
+        """The call has returned or failed; ``call.outcome`` says what follows."""
         ...
 
     def request_began(self, request: RequestRecord) -> None:
-        """A request is about to be sent; ``request.headers`` may be added to."""
+        """A request is about to be sent; the observer may add to ``request.headers``."""
         ...
 
     def request_ended(self, request: RequestRecord) -> None:
-        """Its answer, or its failure, is there."""
+        """The request was answered or has failed."""
         ...
 
 
@@ -345,7 +346,7 @@ def check_observer(observer: object) -> None:
     """Refuse what is not an observer.
 
     Raises:
-        TypeError: it lacks a method, or one is ``async def``.
+        TypeError: ``observer`` lacks a method, or a method is ``async def``.
     """
     for method in ("call_began", "call_ended", "request_began", "request_ended"):
         function = getattr(observer, method, None)
@@ -440,7 +441,7 @@ class ObservedParts:
 
 
 NO_MEMORY: Final = object()
-"""What ``CallSlot.memory`` holds of calls that keep nothing."""
+"""The value of ``CallSlot.memory`` for calls that keep nothing."""
 
 
 @final
@@ -503,7 +504,7 @@ _slot: contextvars.ContextVar[CallSlot | None] = contextvars.ContextVar(
 def present_call() -> CallRecord | None:
     """The call of a reconciler or watcher that the calling thread or task makes; None outside.
 
-    Threads that a callback starts have none.
+    Threads that a callback starts have no call.
 
     >>> present_call() is None
     True
@@ -518,8 +519,8 @@ def current_stop() -> StopSignal:
     """The stop signal of the call that the calling thread or task makes.
 
     It is set when the call's time limit has passed, when its controller stops, and when the call
-    has ended. Pass it to everything that waits, or look at it in loops. Outside of calls, as in a
-    test that calls the function itself, it is one that nothing sets.
+    has ended. Pass it to everything that waits, or check it in loops. Outside of calls, as in a
+    test that calls the function directly, nothing sets it.
 
     >>> current_stop().is_set()
     False
@@ -556,23 +557,23 @@ def call_limited(
     """Call a function within a call of a watcher or reconciler, with a time limit of its own.
 
     At its limit the function's stop signal (:func:`current_stop`) is set, and an ``async def`` is
-    cancelled. One that does not return all the same is logged, counted and shown, and another
-    worker takes the place of its own. Outside of a controller's call there is no limit.
+    cancelled. If it still does not return, this is logged, counted and shown, and another worker
+    replaces the one that runs it. Outside of a controller's call there is no limit.
 
     Args:
         function: the function.
         args: its arguments.
         seconds: the limit; None: none.
         name: its name for errors and logs; default: its own.
-        cause: what it is called for, if it is to be named as what the call has called.
+        cause: the purpose of the call, if records should name this function as the called one.
         memory: what :func:`call_memory` returns within it; default: None.
 
     Returns:
         What it has returned, awaited.
 
     Raises:
-        TimeLimitExceeded: it has taken longer, or was cancelled for that.
-        Exception: what it has raised.
+        TimeLimitExceeded: it took longer, or was cancelled at the limit.
+        Exception: the error of the function.
     """
     slot = _slot.get()
     if slot is not None and cause:
@@ -734,7 +735,7 @@ class ActivityLog:
             name: for its error.
 
         Raises:
-            TimeLimitExceeded: it has taken longer, or was cancelled for that.
+            TimeLimitExceeded: it took longer, or was cancelled at the limit.
         """
         now = self.clock.monotonic()
         has_exceeded = call.has_reached(now) and self.monitor.has_exceeded(call, now)
@@ -854,8 +855,8 @@ class ActivityLog:
     def failing(self) -> list[FailingCalls]:
         """The callbacks whose last recorded call for an object failed, at most 2000.
 
-        Objects that are gone, and failures that a call of another function made up for, are among
-        them: what waits to be called again tells what still fails.
+        They include objects that are gone, and failures after which another function succeeded: the
+        calls that wait for a retry show what still fails.
         """
         with self._lock:
             return list(self._failing.values())
@@ -971,7 +972,7 @@ class _Limited:
 
 @contextlib.contextmanager
 def observed_call(observers: Observers, clock: Clock, call: CallRecord) -> Iterator[None]:
-    """Show observers the call that the block makes, which no log records.
+    """Show observers the call that the block makes and that no log records.
 
     The block may set ``call.outcome`` and ``call.cause``; without an error it is ``done``.
     """
@@ -1030,8 +1031,8 @@ def observed_request(
 ) -> Iterator[_Observed]:
     """Record the attempt of a request that the block makes, and show it to observers.
 
-    Writes within a call become part of its record. ``observers`` are those of the client; those of
-    the present call see the request as well.
+    Writes within a call become part of its record. ``observers`` are the client's; the observers of
+    the present call see the request, too.
     """
     slot = _slot.get()
     if slot is not None and slot.trigger is None:

@@ -14,7 +14,7 @@ from typing import Protocol, final, runtime_checkable
 
 @runtime_checkable
 class Clock(Protocol):
-    """A clock, from which every part of the kit reads the time, and on which it waits.
+    """The clock from which every part of the kit reads the time, and on which it waits.
 
     All times are seconds as float. Implementations are thread-safe.
     """
@@ -24,14 +24,14 @@ class Clock(Protocol):
         ...
 
     def time(self) -> float:
-        """Seconds since 1970-01-01 UTC: for time stamps in objects only."""
+        """Seconds since 1970-01-01 UTC; only for time stamps in objects."""
         ...
 
     def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
         """Wait, holding ``condition``, until it is notified or ``timeout`` seconds have passed.
 
-        As with :meth:`threading.Condition.wait` the caller checks its predicate in a loop: a
-        wake-up has no reason.
+        As with :meth:`threading.Condition.wait`, the caller checks its predicate in a loop, because
+        a wake-up does not say why.
         """
         ...
 
@@ -59,12 +59,13 @@ class RealClock:
 class ManualClock:
     """A clock that stands still until a test moves it.
 
-    :meth:`advance` passes the deadlines one by one, earliest first and in the order of their
-    registration when equal, and wakes exactly the waiters that are due. A thread that reads the
-    time, computes how long to wait and then waits is woken on time even when the clock moved in
-    between: its wait counts from the time that it read.
+    :meth:`advance` passes the deadlines one by one, the earliest first, equal ones in the order of
+    their registration, and wakes exactly the waiters that are due. The wait of a thread counts from
+    the time that it read last. So a thread that reads the time, computes its wait and then waits is
+    woken on time, even if the clock moved in between.
 
-    It is also the source of jitter for everything that runs on it, so that one seed gives one run.
+    It is also the source of jitter for everything that runs on it, so that a run can be repeated
+    with its seed.
 
     >>> clock = ManualClock()
     >>> clock.advance(2.5)
@@ -95,7 +96,7 @@ class ManualClock:
         self._seen = threading.local()
 
     def monotonic(self) -> float:
-        """The start, and the seconds that the clock was moved since."""
+        """The start, plus the seconds that the clock was moved since."""
         now = self._seen.now = self._now
         return now
 
@@ -141,10 +142,10 @@ class ManualClock:
         """Move the clock to the earliest deadline, as :meth:`advance` does.
 
         Args:
-            until: the latest time of :meth:`monotonic` to move to, in seconds; default: any.
+            until: the latest time of :meth:`monotonic` to move to, in seconds; default: no limit.
 
         Returns:
-            Whether it has moved; False where no waiter and no alarm has a deadline until then.
+            Whether it has moved; False if no waiter or alarm has a deadline until then.
         """
         alarm = self._next_alarm()
         due = self._earliest(alarm)
@@ -179,11 +180,11 @@ class ManualClock:
     def add_alarm(self, alarm: Callable[[], float | None]) -> Callable[[], None]:
         """Call ``alarm`` at each step of the time, in the thread that moves it.
 
-        For what has to look at something in time and no thread that waits for it. It returns the
-        time at which it wants to be called next; None for none. It must not wait.
+        For code that must check something in time, but has no waiting thread. ``alarm`` returns the
+        time at which it wants to be called next, or None. It must not wait.
 
         Returns:
-            The function that removes it.
+            A function that removes the alarm.
         """
         with self._changed:
             self._alarms = (*self._alarms, alarm)
@@ -211,7 +212,7 @@ class ManualClock:
     def block_until_waiting(self, count: int, *, timeout: float = 10.0) -> None:
         """Return once at least ``count`` threads wait for a deadline of this clock.
 
-        With it a test with real threads advances the clock at the same moment in each run.
+        With it, a test with real threads advances the clock at the same moment in each run.
 
         Raises:
             TimeoutError: fewer threads wait after ``timeout`` seconds of real time.
@@ -229,4 +230,4 @@ def random_of(clock: Clock) -> random.Random:
 
 
 system_clock: Clock = RealClock()
-"""The real clock, the default of every part."""
+"""The machine's clock, the default of every part."""

@@ -28,11 +28,11 @@ _present: contextvars.ContextVar[_Entered] = contextvars.ContextVar(
 
 @final
 class environment:  # noqa: N801
-    """Within the block, parts that are made without ``clock=`` or ``metrics=`` get these.
+    """Within the block, parts made without ``clock=`` or ``metrics=`` get the given ones.
 
     A :class:`~appsdk_operator.manager.Manager` enters it around everything that it runs, a
-    :class:`~appsdk_operator.testing.World` around each process. The threads of the kit that are
-    started within have it too; threads of your own do not.
+    :class:`~appsdk_operator.testing.World` around each process. Threads that the kit starts within
+    the block have the environment, too; your own threads do not.
 
     >>> from appsdk_operator.runtime import ManualClock, WorkQueue
     >>> with environment(clock=ManualClock(start=5.0)):
@@ -42,8 +42,8 @@ class environment:  # noqa: N801
     10.0
 
     Args:
-        clock: the clock; default: as around the block.
-        metrics: the metrics; default: as around the block.
+        clock: the clock; default: the clock outside of the block.
+        metrics: the metrics; default: the metrics outside of the block.
     """
 
     def __init__(self, *, clock: Clock | None = None, metrics: Metrics | None = None) -> None:
@@ -78,12 +78,12 @@ def present_clock(clock: Clock | None = None) -> Clock:
 
 
 def entered_metrics(metrics: Metrics | None = None) -> Metrics | None:
-    """``metrics`` if given, else the :class:`environment`'s, else None: those where it starts."""
+    """``metrics`` if given, else the :class:`environment`'s, else None: known at the start."""
     return metrics or _present.get().metrics
 
 
 def present_metrics(metrics: Metrics | None = None) -> Metrics:
-    """``metrics`` if given, else the :class:`environment`'s, else those of the process."""
+    """``metrics`` if given, else the :class:`environment`'s, else :func:`default_metrics`."""
     return metrics or _present.get().metrics or default_metrics()
 
 
@@ -97,8 +97,9 @@ def thread_clock() -> Clock:
 class PartMetrics:
     """The metrics of a part that counts before it runs, such as one that makes a client.
 
-    Those that are given, or entered where it is made. Else its own, which are a source of those of
-    the process, and from :meth:`publish` on of those of where it runs.
+    They are the metrics that are given, or the environment's where the part is made. Otherwise they
+    are its own, which add to :func:`default_metrics`, and from :meth:`publish` on to the metrics of
+    the environment in which it runs.
     """
 
     def __init__(self, metrics: Metrics | None) -> None:
@@ -110,7 +111,7 @@ class PartMetrics:
             self._add()
 
     def publish(self) -> None:
-        """Publish where the caller runs, unless that was decided before."""
+        """Write to the metrics of the caller's environment, unless the metrics are settled."""
         present = present_metrics()
         if self.metrics is not self._home is not present:
             self.retire()

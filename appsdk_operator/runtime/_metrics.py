@@ -41,7 +41,7 @@ class Family(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """The present value of one series."""
+    """The current value of one series."""
 
     family: Family
     labels: tuple[str, ...]
@@ -60,7 +60,7 @@ class LocalHistogram:
         self.total: float = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count ``value`` in the first bucket whose upper bound is not below it."""
+        """Count ``value`` in the first bucket whose upper bound is not less than it."""
         bounds = self.bounds
         # Most values are in the first bucket.
         place = bisect_left(bounds, value) if bounds and value > bounds[0] else 0
@@ -89,7 +89,7 @@ Source = Callable[[], Iterable[Sample]]
 
 @final
 class Metrics:
-    """The metrics of all parts of the kit, in one registry with one family for each name.
+    """The metrics of all parts of the kit, in one registry, with one family for each name.
 
     Thread-safe.
 
@@ -103,8 +103,8 @@ class Metrics:
         """Metrics in ``registry``.
 
         Args:
-            registry: a ``prometheus_client.CollectorRegistry``; default: a new one, and not the
-                process-wide default of prometheus-client, so that two operators in one process do
+            registry: a ``prometheus_client.CollectorRegistry``; default: a new one. It is not
+                prometheus-client's process-wide registry, so that two operators in one process do
                 not collide.
         """
         self._registry = registry
@@ -127,10 +127,10 @@ class Metrics:
     def add_source(self, source: Source) -> Callable[[], None]:
         """Call ``source`` for its samples at each scrape.
 
-        A bound method is held weakly: the source ends with its object.
+        A bound method is held weakly: when its object is gone, the source ends.
 
         Returns:
-            A function that ends the source; its counts stay in the totals, its gauges go.
+            A function that ends the source; its counters stay in the totals, its gauges disappear.
         """
         with self._lock:
             self._next_id += 1
@@ -139,11 +139,11 @@ class Metrics:
         return lambda: self._retire(key)
 
     def samples(self) -> list[Sample]:
-        """The metrics of parts of the kit, as a source for other metrics."""
+        """The samples of the kit's parts, as a source for other metrics."""
         return [Sample(*key, value) for key, value in self._all_totals().items()]
 
     def count(self, family: Family, labels: tuple[str, ...], times: float = 1) -> None:
-        """Add to a counter that no source has.
+        """Add to a counter that no source reports.
 
         >>> metrics = Metrics()
         >>> metrics.count(Family("demo_total", "counter", "How often.", ("who",)), ("me",))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class RetryPolicy(Protocol):
-    """Decides whether and when a failed call is retried; any such function is one."""
+    """Decides whether and when to retry a failed call; any function with this signature is one."""
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
         """Seconds until the retry; None gives up.
 
         Args:
-            error: what the call raised.
-            attempt: 0 after the first failure of an event, 1 after the first retry's, …
+            error: the error of the call.
+            attempt: 0 after the first failure of a call, 1 after the failure of its first retry, …
         """
         ...
 
@@ -56,10 +56,10 @@ class ExponentialBackoff:
         Args:
             initial: the first delay in seconds; default 5.
             max_attempts: the last attempt number that is retried; default 5. None: no limit.
-            max_calls: instead, how many calls are made at most, the first one included.
+            max_calls: instead of ``max_attempts``, the most calls, including the first.
             maximum: the longest delay in seconds; default: none.
-            jitter: the share of the delay by which it may be longer, at random, so that objects
-                that failed together do not come back together; default 0.
+            jitter: the largest share by which a delay is lengthened at random, so that objects that
+                failed together are not retried together; never beyond ``maximum``; default 0.
             rng: the source of randomness, for repeatable tests.
 
         Raises:
@@ -86,7 +86,7 @@ class ExponentialBackoff:
         self._random = rng or random.Random()
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
-        """Seconds until the next try, None once ``attempt`` exceeds the last one."""
+        """Seconds until the retry; None once ``attempt`` exceeds the last one."""
         del error
         if self._last_attempt is not None and attempt > self._last_attempt:
             return None
@@ -112,11 +112,11 @@ class ConstantBackoff:
         Args:
             delay: seconds.
             max_attempts: the last attempt number that is retried; default: no limit.
-            max_calls: instead, how many calls are made at most, the first one included.
+            max_calls: instead of ``max_attempts``, the most calls, including the first.
 
         Raises:
             TypeError: a value is not a number.
-            ValueError: a value is negative, ``delay`` endless, or both limits are given.
+            ValueError: a value is negative, ``delay`` is infinite, or both limits are given.
         """
         check_number("delay", delay, example=False)
         if not 0 <= delay < math.inf:
@@ -125,7 +125,7 @@ class ConstantBackoff:
         self._last_attempt = _last_attempt(max_attempts, max_calls, None)
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
-        """Seconds until the next try."""
+        """Seconds until the retry; None once ``attempt`` exceeds the last one."""
         del error
         if self._last_attempt is not None and attempt > self._last_attempt:
             return None
@@ -136,8 +136,8 @@ class ConstantBackoff:
 class TenacityRetry:
     """Retry as tenacity's ``stop``, ``wait`` and ``retry`` objects decide.
 
-    A policy has no clock, so the time since the first failure (``stop_after_delay``) is the sum of
-    the waits so far. ``retry`` gets a failed outcome.
+    A policy has no clock, so for ``stop_after_delay`` the time since the first failure is the sum
+    of the waits so far. ``retry`` gets a state whose outcome is the error.
 
     >>> import tenacity
     >>> policy = TenacityRetry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_fixed(2))
@@ -155,13 +155,13 @@ class TenacityRetry:
         """A policy from any of the three.
 
         Args:
-            stop: when to give up; default: never. ``stop_after_attempt(3)`` means three calls in
-                all, so two retries.
-            wait: how long to wait; default: no wait.
-            retry: which errors are retried; default: all.
+            stop: decides when to give up; default: never. ``stop_after_attempt(3)`` allows three
+                calls in all, so two retries.
+            wait: returns the seconds to wait; default: no wait.
+            retry: decides which errors are retried; default: all.
 
         Raises:
-            ValueError: ``stop`` looks at the time only, and there is no ``wait``: it would never
+            ValueError: ``stop`` looks only at the time, but there is no ``wait``, so it would never
                 stop.
         """
         self._stop = stop
@@ -174,7 +174,7 @@ class TenacityRetry:
             )
 
     def __call__(self, error: Exception, attempt: int, /) -> float | None:
-        """Seconds until the retry; None when tenacity would stop or not retry."""
+        """Seconds until the retry; None if tenacity would stop or not retry."""
         waited = 0.0
         if self._stop is not None:
             waited = sum(self._delay(self._state(error, n, 0.0)) for n in range(attempt))

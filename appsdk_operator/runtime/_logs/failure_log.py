@@ -60,10 +60,11 @@ class _CauseCounts:
 class FailureLog:
     """Logs failures, and limits repetitions of one cause.
 
-    The first failure of a cause is logged with its traceback, later ones with a line each. After
-    ten within five seconds further ones are counted, and a line every five seconds has their
-    number; one object has at most a line a second. A cause without a failure for ten minutes counts
-    as new. Tracebacks have the user's frames, at the level DEBUG all. Thread-safe.
+    The first failure of a cause is logged with its traceback, each later failure with one line.
+    After ten lines within five seconds, further failures are only counted, and one line every five
+    seconds has their number. One object gets at most one line a second. A cause without a failure
+    for ten minutes counts as new. Tracebacks have only the user's frames, and at level DEBUG all
+    frames. Thread-safe.
     """
 
     def __init__(self, log: SafeLogger, clock: Clock) -> None:
@@ -91,14 +92,15 @@ class FailureLog:
 
         Args:
             error: the exception.
-            whose: separates failures at the same place, such as the names of callbacks.
+            whose: a text that separates failures at the same place, such as the name of the
+                callback.
             message: as for :meth:`logging.Logger.log`, with ``args``.
             args: for ``message``.
-            about: the object that it failed for, hashable; default: none, and each failure counts
+            about: the object for which it failed, hashable; default: none, so each failure counts
                 as one of another object.
-            level: default: ERROR.
+            level: the level; default: ERROR.
             with_traceback: whether the first line has a traceback; default: yes.
-            extra: further fields of the record, which has ``error_text`` and ``place``, too.
+            extra: further fields of the record, in addition to ``error_text`` and ``place``.
         """
         if not self._log.isEnabledFor(level):
             return
@@ -149,7 +151,7 @@ class FailureLog:
         return counts, 0
 
     def flush(self) -> None:
-        """Log the numbers of failures that were only counted so far, at the end of a part."""
+        """Log the numbers of failures that were only counted so far; for the end of a part."""
         with self._lock:
             left = [
                 (cause, counts.counted)

@@ -22,10 +22,10 @@ from appsdk_operator.runtime._logs.tracebacks import format_user_exception
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose calls never raise.
 
-    Filters and handlers are the program's: one may have a bug, or write to a closed stream or a
+    Filters and handlers belong to the program: one may have a bug, or write to a closed stream or a
     full disk. :mod:`logging` raises many of these errors to the caller, where they would end
-    workers and lose retries. Here only the record is lost. Standard error gets one report for each
-    kind of failure, unless :data:`logging.raiseExceptions` is off.
+    workers and lose retries. With this logger only the record is lost. It reports each kind of
+    failure once on standard error, unless :data:`logging.raiseExceptions` is off.
 
     Its own ``extra`` fields are added to those of each call.
     """
@@ -113,9 +113,9 @@ class JSONFormatter(logging.Formatter):
     ``message``, the record's own fields (``controller``, ``kind``, ``namespace``, ``object``,
     ``action``, ``attempt``, …) and, for errors, ``exception``.
 
-    :func:`~appsdk_operator.runtime.setup_logging` uses it; or use it in handlers of your own.
-    Values that JSON does not have are written as text. ``exception`` has the frames of your code,
-    without the kit's, unless ``whole_tracebacks``.
+    :func:`~appsdk_operator.runtime.setup_logging` uses it; you can also use it in your own
+    handlers. Values that JSON cannot carry are written as text. ``exception`` has the frames of
+    your code, and with ``whole_tracebacks`` the kit's, too.
 
     >>> record = logging.makeLogRecord({"name": "a", "levelname": "INFO", "created": 0.0,
     ...                                 "msg": "did %s", "args": ("it",), "kind": "pods.v1"})

@@ -30,13 +30,13 @@ _COLORS: Final = {"done": "", "requeued": _YELLOW}
 
 @final
 class Narrator:
-    """Prints a row for each call of a reconciler or watcher: when, who, why, for what, the outcome.
+    """Prints a row for each call of a reconciler or watcher, with its reason and outcome.
 
-    Below it stand the writes that the call made. Writes outside of calls, such as Events, have rows
-    of their own, except for those of Leases. It is an activity observer:
-    ``Manager(narrate=True)`` and ``appsdk-operator run --narrate`` use one, and
-    ``manager.observe_activity(Narrator())`` does the same. Thread-safe. It is made for a terminal
-    while one develops: it prints in the thread of the call.
+    A row has the time, the callback, why it was called, the object, the duration and the outcome.
+    Below it are the writes of the call. A write outside of calls, such as an Event, has its own
+    row; writes of Leases have none. It is an activity observer: ``Manager(narrate=True)`` and
+    ``appsdk-operator run --narrate`` use one, and ``manager.observe_activity(Narrator())`` does the
+    same. Use it in development: it prints in the thread of the call. Thread-safe.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -48,7 +48,7 @@ class Narrator:
         self._is_broken = False
 
     def call_began(self, call: CallRecord) -> None:
-        """Nothing: a row is printed when its outcome is known."""
+        """Nothing: the row is printed once its outcome is known."""
 
     def call_ended(self, call: CallRecord) -> None:
         """Print the row of a call, and its writes."""
@@ -76,7 +76,7 @@ class Narrator:
         """Nothing."""
 
     def request_ended(self, request: RequestRecord) -> None:
-        """Print a write that no call has made."""
+        """Print a write that was made outside of calls."""
         if request.call is not None or not request.is_write:
             return
         if request.resource.startswith("leases."):

@@ -38,12 +38,12 @@ _CONTROLS: Final = {
 class TextFormatter(logging.Formatter):
     """Formats a record as a line for people: time, level, message.
 
-    With ``color`` the time is the local one, in milliseconds, and the kit's own loggers are not
-    named; without, it is a date in UTC, and each logger is. A record with an object that its
-    message does not name, as those of ``reconcile_context().logger``, has it at its end. Further
-    lines of a message are indented, and control characters are written as escapes, so that a text
-    from the cluster can forge no record. Tracebacks have the frames of your code, without the
-    kit's, unless ``whole_tracebacks``.
+    With ``color``, the time is the local time of day, and the names of the kit's own loggers are
+    left out. Without, it is date and time in UTC, and each line has its logger. If a record has an
+    object that its message does not name, as with ``reconcile_context().logger``, the line ends
+    with it. Further lines of a message are indented, and control characters are escaped, so that a
+    text from the cluster cannot forge a record. Tracebacks have the frames of your code, and with
+    ``whole_tracebacks`` the kit's, too.
 
     >>> record = logging.makeLogRecord({"name": "shop", "levelname": "INFO", "created": 0.0,
     ...                                 "msg": "did %s", "args": ("it",)})
@@ -52,13 +52,13 @@ class TextFormatter(logging.Formatter):
     """
 
     def __init__(self, *, color: bool = False, whole_tracebacks: bool = False) -> None:
-        """A formatter for a terminal with ``color``, for files and pipes without."""
+        """A formatter; give ``color`` for a terminal, not for files and pipes."""
         super().__init__()
         self._color = color
         self._is_whole = whole_tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format the record; a traceback follows on lines of its own."""
+        """Format the record; a traceback follows on its own lines."""
         text = printable(record.getMessage())
         about = _object_of(record)
         if about and about not in text:
@@ -142,25 +142,26 @@ def setup_logging(
     """Write the log records of the program to standard error.
 
     The kit installs no handler by itself; ``App.run`` and the command ``appsdk-operator run`` call
-    this. A program with handlers at its root logger is left alone.
+    this. If the root logger already has the program's handlers, it does nothing.
 
     Args:
         format: ``"text"``: aligned lines, in color on a terminal, see :class:`TextFormatter`;
-            ``"json"``: an object a line, see :class:`JSONFormatter`; ``"auto"`` (default): JSON in
-            a pod, text elsewhere and on a terminal.
-        level: the least level, ``"debug"``, ``"info"`` (default), ``"warning"`` or ``"error"``, or
-            a number of :mod:`logging`. At ``"debug"`` tracebacks have the kit's frames, too.
-        stream: where to write; default: standard error.
-        operator: a name that each record gets as its field ``operator``; default: none.
-        environ: the environment variables; default: those of the process. ``NO_COLOR`` turns
-            colors off, ``FORCE_COLOR`` on; ``KUBERNETES_SERVICE_HOST`` shows that this is a pod.
+            ``"json"``: one object per line, see :class:`JSONFormatter`; ``"auto"`` (default): JSON
+            in a pod without a terminal, else text.
+        level: the lowest level to write, ``"debug"``, ``"info"`` (default), ``"warning"`` or
+            ``"error"``, or a number of :mod:`logging`. At ``"debug"`` tracebacks have the kit's
+            frames, too.
+        stream: the stream to write to; default: standard error.
+        operator: the value of the field ``operator`` of each record; default: no such field.
+        environ: the environment variables; default: the process'. ``NO_COLOR`` turns colors off,
+            ``FORCE_COLOR`` on; ``KUBERNETES_SERVICE_HOST`` shows that this is a pod.
 
     Returns:
-        Whether it was set up; False where the program has handlers of its own. A second call
-        replaces what the first one has set up.
+        Whether it was set up; False if the program has its own handlers. A second call replaces the
+        handler of the first.
 
     Raises:
-        ValueError: ``format`` or ``level`` is none of these.
+        ValueError: ``format`` or ``level`` is not one of these.
     """
     if format not in LOG_FORMATS:
         raise ValueError(f"format={format!r}: use {', '.join(LOG_FORMATS)}")

@@ -24,21 +24,21 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     initial: float
     """Seconds to wait after the first failure."""
     factor: float = 2.0
-    """How much longer each delay is than the one before; default 2."""
+    """The factor by which each delay is longer than the one before; default 2."""
     maximum: float = math.inf
     """The longest delay in seconds; default: none."""
     jitter: float = 0.0
-    """The share of the delay by which it may be longer, at random; default 0."""
+    """The largest share by which a delay is lengthened at random; default 0."""
     caps_jitter: bool = False
-    """Whether ``maximum`` bounds the delay including its jitter. By default the jitter is added at
-    the maximum, too: after a long outage everything has reached the maximum, and would otherwise
+    """Whether ``maximum`` bounds the delay including its jitter. By default jitter is also added at
+    the maximum: after a long outage all delays are at the maximum, and all callers would otherwise
     come back at the same moment, again and again."""
 
     def delay(self, failures: int, rng: random.Random | None = None) -> float:
         """Seconds to wait after one more failure.
 
         Args:
-            failures: how many failures in a row there were before this one.
+            failures: the number of failures in a row before this one.
             rng: the source of jitter; without one there is none.
         """
         delay = self.initial * self.factor ** min(failures, _MAX_EXPONENT)

@@ -62,9 +62,9 @@ class ItemExponential:
     Args:
         base: the first delay in seconds; default 5 ms, as in client-go.
         maximum: the longest delay in seconds, before the jitter; default 1000 s, as in client-go.
-        jitter: the share of the delay by which it may be longer, at random, also at the maximum, so
+        jitter: the largest share by which a delay is lengthened at random, at the maximum, too, so
             that not all items retry at once when a dependency comes back; default 0.1. client-go
-            has none.
+            has no jitter.
         rng: the source of randomness, for repeatable tests.
 
     >>> limiter = ItemExponential(jitter=0.0)
@@ -151,7 +151,7 @@ class TokenBucket:
         self._updated = present_clock(clock).monotonic()
 
     def reserve(self) -> float:
-        """Take the next token; returns in how many seconds it may be used."""
+        """Take the next token; returns the seconds until it may be used."""
         with self._lock:
             # Not once for all: an App has one for all of its processes in a simulation.
             now = present_clock(self._clock).monotonic()
@@ -175,7 +175,7 @@ class TokenBucket:
 
 @final
 class MaxOf:
-    """The longest delay, and the highest count, that any of several limiters gives."""
+    """The longest delay, and the highest count, of several limiters."""
 
     def __init__(self, *limiters: RateLimiter) -> None:
         if not limiters:

@@ -30,11 +30,11 @@ class QueueItem(NamedTuple, Generic[K]):
 
     key: K
     priority: int
-    """The priority it was queued with; pass it on when queueing the key again."""
+    """The priority with which it was queued; give it again if you queue the key again."""
     reasons: tuple[Any, ...]
     """The reasons given to ``add``, oldest first, up to the queue's limit."""
     waited: float
-    """Seconds from becoming ready to being handed out."""
+    """Seconds from the time at which it became ready until it was handed out."""
     ticket: int = 0
     """Its position in the order of arrival."""
 

@@ -61,12 +61,13 @@ _OLDEST = Family(
 
 @final
 class WorkQueue(Generic[K]):
-    """Keys that need work, each at most once, in order of priority and arrival.
+    """A queue of keys that need work, each at most once, in order of priority and arrival.
 
     Guarantees:
-        * A key is never handed out again before :meth:`done` was called for it.
-        * A key added while it is queued is one entry; added while it is processed, it comes again.
-        * A key is never handed out before its delay is over; adding it without a delay ends the
+        * A key is never handed out again before :meth:`done` is called for it.
+        * A key that is added while it is queued has one entry. If it is added while it is
+          processed, it is handed out again.
+        * A key is never handed out before its delay is over. Adding it without a delay ends the
           delay.
 
     Thread-safe. The semantics are those of controller-runtime's priority queue.
@@ -99,12 +100,12 @@ class WorkQueue(Generic[K]):
             controller: the ``controller`` label of its metrics; default: ``name``.
             rate_limiter: the delays of :meth:`add_rate_limited`; default: exponential per key,
                 5 ms to 1000 s.
-            max_reasons: the most reasons for each key: the first and the newest ones.
+            max_reasons: the most reasons to keep for each key, the first and the newest; default 8.
             clock: the clock for delays; default: the environment's.
-            metrics: where it publishes; default: nowhere.
-            others: returns the number of further pieces of work without a key, which count in the
+            metrics: the metrics that it writes to; default: none.
+            others: returns the number of pieces of work without a key, which count towards the
                 depth.
-            oldest_other: returns the time of ``clock`` at which the oldest of them was queued;
+            oldest_other: returns the time of ``clock`` at which the oldest of these was queued;
                 called without the queue's lock.
         """
         if max_reasons < 1:
@@ -140,7 +141,7 @@ class WorkQueue(Generic[K]):
             self.publish(metrics)
 
     def publish(self, metrics: Metrics) -> None:
-        """Publish in ``metrics`` from now on."""
+        """Write to ``metrics`` from now on."""
         self._retire = metrics.add_source(self._samples)
 
     # For callers with an order of their own.
@@ -174,10 +175,11 @@ class WorkQueue(Generic[K]):
 
         Args:
             key: the key.
-            priority: higher goes first; of two adds of a key the higher counts.
-            after: seconds before which it must not be handed out; of two adds the earlier counts.
+            priority: a higher priority goes first; of two adds of a key, the higher counts.
+            after: seconds before which it must not be handed out; of two adds, the earlier time
+                counts.
             ticket: a position from :meth:`tickets`; default, and always with ``after``: behind all
-                others.
+                other keys.
             reason: the reason, for logs and debug pages; turned into text only when shown.
 
         After :meth:`shut_down` the call does nothing.
@@ -195,7 +197,7 @@ class WorkQueue(Generic[K]):
     def add_all(
         self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
     ) -> None:
-        """Queue many keys at the cost of one: each with its ticket, or behind all others."""
+        """Queue many keys at the cost of one, each with its ticket, or behind all other keys."""
         # Outside the lock: an iterable may run code of its owner, and fail.
         pairs: list[tuple[K, int | None]] = (
             [(key, None) for key in keys]
@@ -231,13 +233,13 @@ class WorkQueue(Generic[K]):
         self.rate_limiter.forget(key)
 
     def failures(self, key: K) -> int:
-        """How often ``key`` was rate limited since it was forgotten."""
+        """How often ``key`` was rate limited since the last :meth:`forget`."""
         return self.rate_limiter.failures(key)
 
     def get(self) -> QueueItem[K] | None:
         """Wait for the next key and lock it; None once the queue is shut down.
 
-        Call :meth:`done` when the work is over, also when it has failed.
+        Call :meth:`done` when the work is over, even if it has failed.
         """
         with self._lock:
             now = self._clock.monotonic()
@@ -263,12 +265,12 @@ class WorkQueue(Generic[K]):
             return self._hand_out(self._clock.monotonic())
 
     def done(self, key: K, *, pieces: int = 1, waited: float = 0.0) -> None:
-        """Unlock ``key``; if it was added meanwhile it may be handed out again.
+        """Unlock ``key``; if it was added in the meantime, it may be handed out again.
 
         Args:
             key: the key.
             pieces: the number of pieces of work, for a key that stands for several.
-            waited: the seconds that each further piece was queued.
+            waited: the seconds for which each further piece was queued.
         """
         with self._lock:
             now = self._clock.monotonic()
@@ -286,7 +288,7 @@ class WorkQueue(Generic[K]):
             self._retire()
 
     def done_and_get(self, key: K) -> QueueItem[K] | None:
-        """:meth:`done` and :meth:`get` in one, for half of the price.
+        """:meth:`done` and :meth:`get` in one, at half of the cost.
 
         No other thread is woken for a key that the caller takes itself.
         """
@@ -322,9 +324,9 @@ class WorkQueue(Generic[K]):
         return True
 
     def hold(self) -> None:
-        """Hand out no key until :meth:`let_go`; twice is harmless.
+        """Hand out no key until :meth:`let_go`. Harmless when called twice.
 
-        Keys are queued as before, and their delays run.
+        Keys can still be added, and their delays run.
         """
         with self._lock:
             self.is_held = True
@@ -339,8 +341,9 @@ class WorkQueue(Generic[K]):
         """Refuse new keys and let :meth:`get` return None. Calling it again is harmless.
 
         Args:
-            drain: still hand out the keys that are ready or parked; default, and while the queue
-                is held: drop them. Keys whose delay is not over are dropped in any case.
+            drain: whether to hand out the ready keys first, also those that were added while they
+                are processed. By default, and while the queue is held, they are dropped. Keys whose
+                delay is not over are always dropped.
         """
         is_interrupted = self._is_inside()
         with self._lock:
@@ -383,7 +386,8 @@ class WorkQueue(Generic[K]):
 
     @property
     def oldest_wait(self) -> float | None:
-        """Seconds since the oldest ready key, or what is counted with them, became ready."""
+        """Seconds since the oldest ready key, or other piece of work, became ready; None if there
+        is none."""
         oldest_other = self._oldest_other()  # without the lock, as in _samples
         with self._lock:
             now = self._clock.monotonic()

@@ -19,7 +19,7 @@ _L = TypeVar("_L", threading.Lock, threading.RLock)
 
 
 class ForkedError(RuntimeError):
-    """An object was used in the child of the process that made it, where it cannot work."""
+    """An object was used in a forked child of the process that made it, where it cannot work."""
 
 
 class _WeakCalls:

@@ -13,7 +13,7 @@ _stop_lock = threading.Lock()
 
 
 class TimeLimitExceeded(TimeoutError):  # noqa: N818 - it says what is so, as StillRunning
-    """A call has not returned within its time limit. A failure like any other: it is retried."""
+    """A call has not returned within its time limit. Like any other failure, it is retried."""
 
 
 class LimitedCall:

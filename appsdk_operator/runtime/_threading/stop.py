@@ -19,10 +19,11 @@ _log = get_logger("appsdk_operator.runtime")
 
 @final
 class StopSignal:
-    """A flag that is set once, which every blocking call of the kit takes and obeys.
+    """A flag that is set once; every blocking call of the kit takes one and obeys it.
 
-    Setting it twice is harmless. Setting a signal sets each :meth:`child` of it, but not the other
-    way round, so a group can be stopped alone. Thread-safe; signal handlers may set it.
+    Setting it twice is harmless. Setting a signal also sets each :meth:`child` of it. Setting a
+    child does not set its parent, so a group can be stopped alone. Thread-safe; signal handlers may
+    set it.
 
     >>> stop = StopSignal()
     >>> group = stop.child()
@@ -77,7 +78,7 @@ class StopSignal:
         return self._waiters.wait(self.is_set, timeout=timeout)
 
     async def wait_async(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - as wait()
-        """As :meth:`wait`, for ``async def`` functions: other coroutines of the loop go on.
+        """As :meth:`wait`, for ``async def`` functions: other coroutines of the loop go on running.
 
         Args:
             timeout: seconds of the event loop's clock; default: no limit.
@@ -101,7 +102,7 @@ class StopSignal:
         return self.is_set()
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback`` when the signal is set; at once when it is set already.
+        """Call ``callback`` when the signal is set; at once if it is set already.
 
         Callbacks run in the thread that sets the signal and must return promptly.
 
@@ -119,9 +120,9 @@ class StopSignal:
         return lambda: None
 
     def child(self, *others: StopSignal) -> StopSignal:
-        """Make a signal that is set when this one is, or one of ``others``, or alone.
+        """Make a signal that is set when this one or one of ``others`` is; it can be set alone.
 
-        It is set at the same moment as they are; its callbacks run among theirs.
+        It is set at the same moment as its parent; its callbacks run among its parent's.
         """
         child = StopSignal(clock=self._clock)
         child._parents = (self, *others)
@@ -147,7 +148,7 @@ def check_stop(stop: object) -> None:
     """Check that ``stop`` is a stop signal.
 
     Raises:
-        TypeError: it is not.
+        TypeError: it is not a stop signal.
     """
     if not isinstance(stop, StopSignal):
         raise TypeError(f"stop={stop!r} is not a StopSignal: make one with StopSignal()")

@@ -24,16 +24,17 @@ _CANCEL_TIMEOUT: Final = 1.0
 
 
 class StillRunning(TimeoutError):  # noqa: N818 - it says what is so, as LeadershipLost
-    """Calls of a user's functions still run although the time of a stop is over.
+    """Calls of user functions still run although the time for the stop is over.
 
-    A runnable that raises it, alone or in a group, makes its manager keep the Lease for as long as
-    they run.
+    If a runnable raises it, alone or in a group, and these calls still run at the end of its
+    manager's stop, the manager does not release the Lease, which then expires.
     """
 
     def __init__(
         self, message: str = "", *, running: Callable[[], list[str]] | None = None
     ) -> None:
-        """An error with the function that names the running threads; default: for ever."""
+        """An error with a function that returns the names of the running threads; default: they run
+        for ever."""
         super().__init__(message)
         self._running = running
 
