@@ -15,15 +15,15 @@ from appsdk_operator.tracing._tracing import Tracing
 
 @contextlib.contextmanager
 def otlp_tracing(service_name: str) -> Iterator[Tracing]:
-    """Within the block, send spans to a collector by OTLP over HTTP; log records name their spans.
+    """Within the block, send spans to an OTLP collector over HTTP; log records name their spans.
 
-    Where the program has a tracer provider already, that is used, and nothing is set up. Otherwise
-    all spans of the program go there, those that its own functions make as well; of two blocks at a
-    time, those go to the later one. The standard variables say where and what, among them
-    ``OTEL_EXPORTER_OTLP_ENDPOINT`` (default: port 4318 of the own host),
-    ``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_TRACES_SAMPLER``, ``OTEL_RESOURCE_ATTRIBUTES`` and
-    ``OTEL_SERVICE_NAME``. Spans are sent in batches by a thread; what is left is sent at the end of
-    the block, for at most as long as ``OTEL_EXPORTER_OTLP_TIMEOUT`` says.
+    If the program already has a tracer provider, spans go to it, and nothing is set up. Otherwise
+    all spans of the program go to the collector, including the spans of your own functions. If two
+    blocks are active, your own spans go to the later one. OpenTelemetry's standard variables
+    configure the collector and the spans, among them ``OTEL_EXPORTER_OTLP_ENDPOINT`` (default: port
+    4318 of this host), ``OTEL_EXPORTER_OTLP_HEADERS``, ``OTEL_TRACES_SAMPLER``,
+    ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME``. A thread sends the spans in batches. The
+    end of the block sends the rest, within ``OTEL_EXPORTER_OTLP_TIMEOUT``.
 
     Args:
         service_name: the ``service.name`` of the spans, unless the environment has one.

@@ -12,8 +12,8 @@ from appsdk_operator.tracing._packages import opentelemetry
 class TraceFields(logging.Filter):
     """A filter that adds ``trace_id`` and ``span_id`` of the current span to each log record.
 
-    It lets all records pass. Add it to handlers, not to loggers: those of a logger do not see the
-    records of its children. ``appsdk-operator run --tracing`` does so itself.
+    It lets all records pass. Add it to handlers, not to loggers: a logger's filters do not see the
+    records of its children. ``appsdk-operator run --tracing`` adds it for you.
 
     >>> handler = logging.StreamHandler()
     >>> handler.addFilter(TraceFields())

@@ -28,14 +28,15 @@ _trace: Final = opentelemetry.trace
 class Tracing:
     """Makes spans of a Manager's calls; give it to ``Manager(observers=[…])``. Thread-safe.
 
-    * A reconcile, and a call of a watcher, is a trace of its own: a span named by the called
-      function, linked to the operator's write whose event led to it, and to the call that asked
-      for it (a retry, a requeue).
-    * A review by a webhook is a span of the API server's trace, if that sent a ``traceparent``.
-    * Each attempt of a request to an API server is a client span within these, or within whatever
-      span the program is in; the request carries its ``traceparent``.
+    * Each reconcile, and each call of a watcher, has its own trace: a span with the name of the
+      called function. The span is linked to the operator's write whose event led to the call, and
+      to the call that asked for it (a retry, a requeue).
+    * A review by a webhook is a span in the API server's trace, if the API server sent a
+      ``traceparent``.
+    * Each attempt of a request to an API server is a client span within these spans, or within the
+      current span of the program; the request carries its ``traceparent``.
 
-    Log records get the span's ids by :class:`TraceFields`.
+    :class:`TraceFields` adds the span's ids to log records.
 
     >>> from opentelemetry.sdk.trace import TracerProvider
     >>> from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -51,14 +52,14 @@ class Tracing:
 
     Args:
         tracer_provider: makes the tracer; default: the global one, which
-            ``opentelemetry-instrument`` or ``trace.set_tracer_provider`` sets. Without any, spans
-            are not recorded.
-        clock: the clock by which links to old writes are dropped.
+            ``opentelemetry-instrument`` or ``trace.set_tracer_provider`` sets. Without a provider,
+            spans are not recorded.
+        clock: the clock for the age of writes; links to old writes are dropped.
         requests: whether requests to API servers have spans, and carry a ``traceparent``; default
             True.
 
     Raises:
-        ImportError: OpenTelemetry is not installed; the text says how to.
+        ImportError: OpenTelemetry is not installed; the text says how to install it.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Tracing:
         self._requests: dict[RequestRecord, Span] = {}
 
     def call_began(self, call: CallRecord) -> None:
-        """Begin the span of a call, within which its requests and the user's own spans are."""
+        """Begin the span of a call, which contains the spans of its requests and the user's own."""
         if call.role == "webhook":
             context = propagate.extract(call.headers or {})
             span = self._tracer.start_span(
@@ -133,7 +134,7 @@ class Tracing:
         span.end()
 
     def request_began(self, request: RequestRecord) -> None:
-        """Begin the span of an attempt, and name it in the request's headers."""
+        """Begin the span of an attempt, and put it into the request's headers."""
         if not self._has_requests:
             return
         span = self._tracer.start_span(
