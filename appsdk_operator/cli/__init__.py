@@ -38,9 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.name != "click":
             raise
         print(
-            "the command line needs click: install the extra 'cli', for example with "
-            "pip install 'appsdk-operator[cli]', or '.[cli]' in a checkout (for run --dev "
-            "'testing' as well; for run in a container 'run' is enough)",
+            "the command line needs click: install the extra 'cli', for example with pip install "
+            "'appsdk-operator[cli]', or '.[cli]' in a checkout (run --dev needs the extra "
+            "'testing', too; in a container the extra 'run' is enough)",
             file=sys.stderr,
         )
         return 1

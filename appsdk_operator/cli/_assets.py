@@ -202,7 +202,7 @@ class Store:
             _unpack(archive, draft)
             missing = [name for name in PROGRAMS if not (draft / name).is_file()]
             if missing:
-                raise AssetsError(f"the archive has no {' and no '.join(missing)}")
+                raise AssetsError(f"the archive lacks {' and '.join(missing)}")
             draft.chmod(0o755)
             self.remove(item)
             try:
@@ -245,7 +245,7 @@ def read_index(index: str) -> list[Archive]:
         ]
     except (AttributeError, KeyError, TypeError, yaml.YAMLError) as error:
         raise AssetsError(
-            f"{index} is not an index of releases, such as envtest-releases.yaml: {error!r}"
+            f"{index} is not an index of releases like envtest-releases.yaml: {error!r}"
         ) from error
     return sorted(found, key=lambda archive: _newest_first(archive.item))
 
@@ -268,8 +268,8 @@ def download(archive: Archive, store: Store) -> None:
                 progress.detail = f"{file.tell() / 1e6:,.0f}{total} MB"
         if digest.hexdigest() != archive.sha512.lower():
             raise AssetsError(
-                f"{archive.url} has the checksum {digest.hexdigest()}, and not that of the index, "
-                f"{archive.sha512}: try again, and if that does not help, do not use this mirror"
+                f"the checksum of {archive.url} is {digest.hexdigest()}, but the index says "
+                f"{archive.sha512}: try again; if that does not help, use another mirror"
             )
         file.seek(0)
         with Progress(f"unpacking the binaries of {archive.item.number}"):
@@ -279,7 +279,7 @@ def download(archive: Archive, store: Store) -> None:
 @contextlib.contextmanager
 def _opened(url: str) -> Iterator[Any]:
     if urllib.parse.urlsplit(url).scheme not in ("http", "https", "file"):
-        raise AssetsError(f"{url} is not a http, https or file URL")
+        raise AssetsError(f"{url} is not an http, https or file URL")
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # noqa: S310 - see above
             yield answer
@@ -287,7 +287,7 @@ def _opened(url: str) -> Iterator[Any]:
         # urllib puts its own words around what went wrong.
         reason = str(error.reason if type(error) is urllib.error.URLError else error)
         raise AssetsError(
-            f"{url} cannot be read: {reason}; check the index, or use what is installed with "
+            f"{url} cannot be read: {reason}; check the index, or use an installed version with "
             "--installed"
         ) from error
 

@@ -83,7 +83,10 @@ def _manifests(_: App, target: str) -> Iterator[str]:
         for each in named:
             is_file = each.endswith((".yaml", ".yml")) and "://" not in each
             if is_file and not (path.parent / each).exists():
-                yield f"{path} names {each}, which does not exist: delete the line, or make it"
+                yield (
+                    f"{path} names the file {each}, which does not exist: create the file, or "
+                    "delete the line"
+                )
 
 
 def _crds(_: App, target: str) -> Iterator[str]:

@@ -103,7 +103,7 @@ def _server(options: RunOptions) -> Iterator[tuple[str, dict[str, str]]]:
     except ImportError as error:
         raise click.ClickException(
             f"--dev needs {error.name} for its API server: install the extra 'testing', for "
-            "example with pip install 'appsdk-operator[cli,testing]'; or name a cluster with "
+            "example with pip install 'appsdk-operator[cli,testing]'; or give a local cluster with "
             "--context"
         ) from error
     with tempfile.TemporaryDirectory() as folder, APIServer() as server:
@@ -248,8 +248,8 @@ class _Child:
         status = process.wait()
         if not self._stopping:
             _say(
-                f"the operator has ended with status {status}: it starts again with the next "
-                "change of a Python file, and its page waits until then"
+                f"the operator has ended with status {status}: it starts again when you save a "
+                "Python file, and its page waits until then"
             )
 
     def stop(self) -> None:
@@ -262,7 +262,7 @@ class _Child:
         try:
             process.wait(_GRACE)
         except subprocess.TimeoutExpired:
-            _say(f"the operator has not ended {_GRACE:g} s after its stop: ending it by force")
+            _say(f"the operator still runs {_GRACE:g} s after its stop: killing it")
             process.kill()
             process.wait()
         self._threads.join()

@@ -116,7 +116,7 @@ class Commands(click.Group):
         except ModuleNotFoundError as error:
             raise _missing(error) from error
         if not isinstance(found, click.Command):
-            raise TypeError(f"{module}.command is {found!r}, and no command")
+            raise TypeError(f"{module}.command is {found!r}, which is not a click command")
         return found
 
     def resolve_command(
@@ -126,7 +126,7 @@ class Commands(click.Group):
         known = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0][:1] != "-" and args[0] not in known:
             near = difflib.get_close_matches(args[0], known, n=1)
-            remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+            remedy = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(known)}"
             ctx.fail(f"no such command {args[0]!r}; {remedy}")
         return super().resolve_command(ctx, args)
 

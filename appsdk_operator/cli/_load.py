@@ -54,7 +54,7 @@ def load_app(target: str) -> App:
     """
     place, _, name = target.partition(":")
     if not place:
-        raise click.ClickException(f"{target!r} names no module: give module:app, or file.py:app")
+        raise click.ClickException(f"{target!r} has no module: give module:app, or file.py:app")
     is_file = place.endswith(".py") or "/" in place
     module = _file(place) if is_file else _module(place)
     return _named(module, place, name) if name else _only(module, place)
@@ -70,8 +70,8 @@ def _module(name: str) -> ModuleType:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
             raise click.ClickException(
-                f"there is no module {missing}: run this in the folder that holds it, or give the "
-                "path of its file"
+                f"there is no module {missing}: run this command in the folder that holds it, or "
+                "give the path of its file"
             ) from error
         raise _failed(name, error) from error
     except Exception as error:
@@ -102,7 +102,7 @@ def _file(place: str) -> ModuleType:
         name = re.sub(r"\W", "_", str(path))
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise click.ClickException(f"{place} is not a Python file: its name has to end with .py")
+        raise click.ClickException(f"{place} is not a Python file: its name must end with .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -137,7 +137,7 @@ def _named(module: ModuleType, place: str, name: str) -> App:
         found = getattr(found, part)
     if not isinstance(found, App):
         raise click.ClickException(
-            f"{place}:{name} is a {type(found).__name__}, and no App; {_offer(module, place)}"
+            f"{place}:{name} is not an App but a {type(found).__name__}; {_offer(module, place)}"
         )
     return found
 
@@ -163,8 +163,8 @@ def _elsewhere(module: ModuleType) -> str:
 def _offer(module: ModuleType, place: str) -> str:
     names = [f"{place}:{name}" for name in _apps(module)]
     if not names:
-        return "write app = App('my-operator') in it, or name another module"
-    return f"there is {' and '.join(names)}"
+        return "write app = App('my-operator') in it, or give another module"
+    return f"give {' or '.join(names)}"
 
 
 def _apps(module: ModuleType) -> dict[str, App]:

@@ -45,7 +45,7 @@ class Output:
         """
         if self.folder == "-":
             if self.check or self.dry_run:
-                raise click.UsageError("-o - writes no file: leave out --check and --dry-run")
+                raise click.UsageError("-o - writes no files: leave out --check and --dry-run")
             click.echo(printed(texts), nl=False)
             return 0
         files = GeneratedFiles(self.folder, generator)

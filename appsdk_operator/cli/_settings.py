@@ -35,7 +35,7 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         found = {key.replace("-", "_"): value for key, value in whole.get(command, {}).items()}
     except AttributeError as error:
         raise click.ClickException(
-            f"{path}: tool.appsdk-operator.{command} is not a table, "
+            f"{path}: tool.appsdk-operator.{command} is not a table: write it as "
             f"[tool.appsdk-operator.{command}]"
         ) from error
     # The project's own, which 'init' has written next to the tables of commands.
@@ -45,7 +45,7 @@ def settings(command: str, known: Collection[str]) -> dict[str, Any]:
         if key not in known:
             names = ", ".join(sorted(name.replace("_", "-") for name in known))
             raise click.ClickException(
-                f"{path}: [tool.appsdk-operator.{command}] has no {key.replace('_', '-')}; it may "
-                f"have {names}"
+                f"{path}: [tool.appsdk-operator.{command}] has the unknown setting "
+                f"{key.replace('_', '-')}: use {names}"
             )
     return found

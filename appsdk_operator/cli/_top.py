@@ -87,8 +87,8 @@ class Fetcher:
             found = json.loads(body) if status == 200 else None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise UnreadableError(
-                f"{self._base} cannot be read: {error}. The operator serves it with "
-                "--debug-address 127.0.0.1:6060; for a pod give its name"
+                f"{self._base} cannot be read: {error}. Run the operator with --debug-address "
+                "127.0.0.1:6060; for an operator in a pod give the pod's name"
             ) from None
         finally:
             with self._lock:
@@ -102,8 +102,8 @@ class Fetcher:
             raise UnreadableError(f"{self._base} answers {status}: {hint.get(status, reason)}")
         if not isinstance(found, dict) or found.get("version") != _VERSION:
             raise UnreadableError(
-                f"{self._base} has the state of another version of the kit: use the command of "
-                "that one"
+                f"{self._base} does not answer in the format of this version of the kit: use the "
+                "appsdk-operator that the operator has installed"
             )
         return found
 
@@ -148,7 +148,8 @@ def forwarded(pod: str, port: int, arguments: Sequence[str]) -> Iterator[str]:
         )
     except FileNotFoundError:
         raise click.ClickException(
-            "kubectl is not on PATH: install it, or forward the port otherwise and give the URL"
+            "kubectl is not on PATH: install it, or forward the port in another way and give the "
+            "URL"
         ) from None
     lines: list[str] = []
     found, ready = "", threading.Event()

@@ -132,7 +132,7 @@ def test_offline_there_is_what_is_installed(
 ) -> None:
     monkeypatch.setenv("APPSDK_ASSETS_INDEX", mirror.url)
     assert cli.main(["assets", "use", "-i"]) == 1
-    assert "name the index of a mirror" in capsys.readouterr().err
+    assert "give the index of a mirror" in capsys.readouterr().err
     assert mirror.asked == []
     cli.main(["assets", "use", "1.35"])
     asked = len(mirror.asked)
@@ -168,7 +168,7 @@ def test_an_archive_with_another_checksum_is_not_installed(
     path = mirror.folder / f"envtest-v1.36.10-{NAMES}.tar.gz"
     path.write_bytes(archive("1.36.11"))
     assert cli.main(["assets", "use", "1.36", "--index", mirror.url]) == 1
-    assert "not that of the index" in capsys.readouterr().err
+    assert "but the index says" in capsys.readouterr().err
     assert not store.exists()
 
 

@@ -86,7 +86,8 @@ def test_the_list_of_commands_says_what_each_is_for(
 
 
 @pytest.mark.parametrize(
-    ("typed", "remedy"), [("rnu", "did you mean run?"), ("xyzzy", "there are: add, apiserver, ")]
+    ("typed", "remedy"),
+    [("rnu", "did you mean run?"), ("xyzzy", "the commands are add, apiserver, ")],
 )
 def test_a_command_that_there_is_not_leads_to_those_that_there_are(
     typed: str, remedy: str, capsys: pytest.CaptureFixture[str]

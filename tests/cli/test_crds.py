@@ -92,7 +92,7 @@ def test_a_kind_that_the_app_no_longer_has_is_reported(
     path.write_text(text)
     status, said = crds("--check", "old")
     assert status == 1
-    assert "the App has no such kind any more" in said
+    assert "the App does not have this kind" in said
 
 
 def test_a_folder_without_crds_is_an_error(crds: Run) -> None:

@@ -103,7 +103,7 @@ def test_a_module_that_fails_says_in_which_line(text: str, said: str, target: st
 def test_a_module_without_an_app_says_how_to_make_one() -> None:
     write("eight.py", "app = 'no app'\n")
     assert "eight has no App; write app = App(" in error("eight")
-    assert "eight:app is a str, and no App" in error("eight:app")
+    assert "eight:app is not an App but a str" in error("eight:app")
     assert "eight has no other" in error("eight:other")
 
 
@@ -114,7 +114,7 @@ def test_a_module_that_is_installed_is_not_taken_for_one_of_this_folder() -> Non
 
 def test_a_module_with_several_apps_names_them() -> None:
     write("nine.py", APP + "other = App('second-operator')\nagain = app\n")
-    assert error("nine") == "nine has several Apps; there is nine:app and nine:other and nine:again"
-    assert "there is nine:app" in error("nine:nothing")
+    assert error("nine") == "nine has several Apps; give nine:app or nine:other or nine:again"
+    assert "give nine:app" in error("nine:nothing")
     write("ten.py", APP + "again = app\n")
     assert load_app("ten").name == "first-operator"

@@ -63,7 +63,7 @@ def test_check_names_what_is_stale_and_edits_survive(
 @pytest.mark.parametrize(
     ("setting", "error"),
     [
-        ("replica = 3", "has no replica; it may have"),
+        ("replica = 3", "has the unknown setting replica: use"),
         ('image = "two words"', "is not an image"),
         ("replicas = 'many'", "replicas"),
         ('helm = "false"', "helm="),

@@ -268,7 +268,7 @@ def test_checks_that_become_one_say_that_failures_are_no_longer_ignored() -> Non
         for name, options in (("one", ", ignore_failures=True"), ("two", ""))
     ]
     result, _ = translated("import kopf\n" + "".join(checks))
-    assert "# TODO: ignore_failures=: it is part of validate_" in result
+    assert "# TODO: ignore_failures=: validate_" in result
 
 
 def test_what_a_defaulter_returns_is_ignored_as_kopf_does() -> None:

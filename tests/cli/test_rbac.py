@@ -133,7 +133,7 @@ def test_a_command_that_records_nothing_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["rbac", "record", "--", "true"]) == 1
-    assert "has written no rbac-record.yaml" in capsys.readouterr().err
+    assert "did not write rbac-record.yaml" in capsys.readouterr().err
     assert cli.main(["rbac", "record", "--", "no-such-program"]) == 1
     assert "cannot be run" in capsys.readouterr().err
     assert load_permissions(folder / "rbac-record.yaml") == (SECRETS,)

@@ -35,7 +35,7 @@ def test_the_time_is_written_to_the_object(
         asked.add(client.get(CONFIG_MAP, "a", namespace="default").annotations[ASKED])
     assert len(asked) == 3
     assert all("T" in each and each.endswith("+00:00") for each in asked)
-    assert "ConfigMap default/a is tried again" in capsys.readouterr().out
+    assert "retries failed calls for ConfigMap default/a" in capsys.readouterr().out
     client.create(MutableObject.new(NODE, "n"))
     assert cli.main(["retry", "nodes", "n", "-n", "ignored"]) == 0
     assert ASKED in client.get(NODE, "n").annotations

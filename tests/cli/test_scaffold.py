@@ -116,7 +116,7 @@ def test_a_scope_without_a_kind_is_refused(
     words = ["init", "b", "--group", "a.example.com", "--cluster-scoped"]
     with pytest.raises(SystemExit, match="2"):
         cli.main(words)
-    assert "that --kind names: give one" in capsys.readouterr().err
+    assert "needs a kind: give --kind" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_a_scope_without_a_kind_is_refused(
         (["b", "--group", "example"], "with a dot"),
         (["b", "--group", "a..example.com"], "DNS"),
         (["b", "--group", "a-.example.com"], "DNS"),
-        (["b", "--kind", "bucket"], "camel case"),
-        (["b", "--kind", "Seen"], "would hide another"),
-        (["b", "--kind", "App"], "would hide another"),
+        (["b", "--kind", "bucket"], "CamelCase"),
+        (["b", "--kind", "Seen"], "'seen', which is a reserved name"),
+        (["b", "--kind", "App"], "'app', which is a reserved name"),
         (["b", "--kind", "Bucket", "--version", "one"], "version"),
     ],
 )

@@ -99,7 +99,7 @@ def command(
     store = _assets.Store(Path(bin_dir) if bin_dir else _assets.default_folder())
     source = None if installed else index
     if installed and force:
-        raise click.UsageError("--installed and --force: give the one")
+        raise click.UsageError("--installed and --force: give only one of them")
     try:
         selector = _assets.Selector.parse(version)
         if action == "list":
@@ -126,7 +126,7 @@ def _list(selector: Selector, platform: Platform, store: Store, index: str | Non
 
 def _clean_up(selector: Selector, platform: Platform, store: Store, version: str) -> None:
     if not version:
-        raise click.UsageError("say which versions to delete: 1.30, '<1.30', or latest-on-disk")
+        raise click.UsageError("give the versions to delete: 1.30, '<1.30', or latest-on-disk")
     for item in store.items(selector, platform):
         store.remove(item)
         click.echo(f"removed v{item.number}  {item.platform}")
@@ -136,7 +136,9 @@ def _sideloaded(selector: Selector, platform: Platform, store: Store) -> Item:
     from appsdk_operator.cli._assets import Item
 
     if selector.exact is None or "*" in (platform.os, platform.arch):
-        raise click.UsageError("say which version this is, such as 1.36.1, for one platform")
+        raise click.UsageError(
+            "give the version of the archive, such as 1.36.1, and one --os and --arch"
+        )
     item = Item(selector.exact, platform)
     store.add(item, sys.stdin.buffer)
     return item
@@ -161,8 +163,8 @@ def _used(
         return present[0]
     if index is None:
         raise AssetsError(
-            f"no version {selector.text} for {platform} is installed: name the index of a mirror "
-            "with --index or APPSDK_ASSETS_INDEX, or 'assets sideload' an archive"
+            f"no version {selector.text} for {platform} is installed: give the index of a mirror "
+            "with --index or APPSDK_ASSETS_INDEX, or install an archive with 'assets sideload'"
         )
     raise AssetsError(
         f"{index} has no version {selector.text} for {platform}: 'assets list' shows what it has"

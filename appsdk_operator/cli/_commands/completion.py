@@ -25,7 +25,9 @@ def command(shell: str) -> None:
     """
     kind = get_completion_class(shell)
     if kind is None:
-        raise click.ClickException(f"click knows no completion for {shell}: upgrade click")
+        raise click.ClickException(
+            f"this version of click does not support completion for {shell}: upgrade click"
+        )
     script = kind(_frame.program, {}, _frame.PROGRAM, _frame.COMPLETION_VARIABLE)
     # Not source(), which runs bash to see its version: the script may be for another machine.
     click.echo(script.source_template % script.source_vars())

@@ -79,7 +79,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
         found += _crds_of(documents)
     if not found:
         raise click.ClickException(
-            f"{path} has no CustomResourceDefinition: give the file or folder of a release"
+            f"{path} has no CustomResourceDefinition: give the file or folder with the CRDs of a "
+            "release"
         )
     return found
 
@@ -105,9 +106,9 @@ def _compare(old: Iterable[dict[str, Any]], new: list[MutableObject]) -> int:
         if present is None:
             count += 1
             click.echo(
-                f"{name}: the App has no such kind any more, which breaks stored objects and "
-                "clients: keep the CRD until no object is left; leave CRDs of others out of what "
-                "is compared"
+                f"{name}: the App does not have this kind, which breaks stored objects and "
+                "clients: keep the CRD until no object is left; if the CRD is not of this App, do "
+                "not compare with it"
             )
             continue
         try:

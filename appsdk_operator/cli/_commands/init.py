@@ -60,11 +60,11 @@ def command(
     )
 
     if cluster_scoped and kind is None:
-        raise click.UsageError("--cluster-scoped is for the kind that --kind names: give one")
+        raise click.UsageError("--cluster-scoped needs a kind: give --kind")
     folder = Path(output or name)
     if checked(Answers.load, folder) is not None:
         raise click.ClickException(
-            f"{folder} has a project already: use 'appsdk-operator add' and 'update' there"
+            f"{folder} already has a project: use 'appsdk-operator add' and 'update' there"
         )
     answers = checked(Answers.new, name, group)
     if kind is not None and answers is not None:

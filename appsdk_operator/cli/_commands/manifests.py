@@ -101,7 +101,7 @@ def _in_container(target: str) -> str:
     path = PurePath(place)
     if path.is_absolute() or ".." in path.parts:
         raise click.ClickException(
-            f"{place} is not below the current folder, which the image is built from: run this in "
-            "the folder that holds it"
+            f"{place} is not below the current folder, from which the image is built: run this "
+            "command in the folder of the file"
         )
     return f"{PurePosixPath(path)}{colon}{name}"

@@ -71,7 +71,7 @@ def command(
     except OSError as error:
         raise click.ClickException(f"cannot read {error.filename}: {error.strerror}") from error
     except (SyntaxError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"cannot be read as Python: {error}") from error
+        raise click.ClickException(f"a file is not valid Python: {error}") from error
     status = Output(output).deliver(migration.texts, "migrate-kopf")
     click.echo("\n".join(_summary(migration)), err=output == "-")
     return status

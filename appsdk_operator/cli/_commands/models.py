@@ -50,7 +50,7 @@ def command(
     from appsdk_operator.project import ModelError, builtin_models, models, read_crds
 
     if bool(crds) == bool(builtin):
-        raise click.UsageError("give files with CRDs, or kinds by --builtin")
+        raise click.UsageError("give either files with CRDs, or kinds with --builtin")
     try:
         if builtin:
             from appsdk_operator.apiserver import builtin_schemas
@@ -73,7 +73,9 @@ def command(
         return Output("-", check).deliver({"models.py": text}, "models")
     path = Path(output)
     if not path.name.endswith(".py"):
-        raise click.UsageError(f"-o {output}: name the file of a module, models.py, or - to print")
+        raise click.UsageError(
+            f"-o {output}: give the file of a module, such as models.py, or - to print it"
+        )
     # Each module has its own record: another one in the folder is not a file of this run.
     own = "".join(one if one.isalnum() and one.isascii() else "-" for one in path.stem.lower())
     return Output(str(path.parent), check).deliver({path.name: text}, f"models-{own.strip('-')}")

@@ -115,8 +115,8 @@ def record(record: str, arguments: tuple[str, ...]) -> int:
     after = file.stat().st_mtime_ns if file.exists() else None
     if after == before:
         raise click.ClickException(
-            f"{shlex.join(line)} has written no {record}: it has to run pytest, with the kit "
-            "installed, and not to set PYTEST_ADDOPTS"
+            f"{shlex.join(line)} did not write {record}: it must run pytest, with the kit "
+            "installed, and must not set PYTEST_ADDOPTS"
         )
     return done.returncode
 
@@ -173,7 +173,7 @@ def _load(record: str) -> tuple[Permission, ...]:
         return load_permissions(record)
     except FileNotFoundError as error:
         raise click.ClickException(
-            f"there is no {record}: make it with appsdk-operator rbac record -- pytest"
+            f"there is no {record}: write it with appsdk-operator rbac record -- pytest"
         ) from error
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error

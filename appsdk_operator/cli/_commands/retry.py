@@ -49,4 +49,4 @@ def command(
             obj = client.patch(found, name, patch, namespace=inside)
     except (ClientError, NoSuchKind, TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{found.kind} {obj.key} is tried again, where a call for it has failed")
+    click.echo(f"the operator retries failed calls for {found.kind} {obj.key}")

@@ -81,11 +81,11 @@ def command(
     start, 3 if it lost the lead; after a second signal 128 and its number.
     """
     if all_namespaces and options["namespaces"]:
-        raise click.UsageError("-n and -A: give the one or the other")
+        raise click.UsageError("-n and -A: give only one of them")
     given_names = options.pop("namespaces")
     names = ",".join(given_names)
     if given_names and not names:
-        raise click.UsageError("-n: give the name of a namespace, or -A for all")
+        raise click.UsageError("-n: give the name of a namespace, or use -A for all")
     given = {name: value for name, value in options.items() if value is not None}
     try:
         run_options = RunOptions(namespaces="*" if all_namespaces else names or None, **given)

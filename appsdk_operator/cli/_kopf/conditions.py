@@ -175,7 +175,7 @@ class Filters:
         if given is None:
             return
         if not isinstance(given, ast.Dict):
-            self._rewriter.todo(f"{what}=: say with where= which objects are meant")
+            self._rewriter.todo(f"{what}=: select the objects with where=")
             return
         for key, value in zip(given.keys, given.values, strict=True):
             constant = self._constant(key)
@@ -190,7 +190,7 @@ class Filters:
         if isinstance(given, ast.Dict):
             for key, value in zip(given.keys, given.values, strict=True):
                 if key is None:
-                    self._rewriter.todo(f"{what}=: say with where= which objects are meant")
+                    self._rewriter.todo(f"{what}=: select the objects with where=")
                 elif not isinstance(self._constant(key), ast.Constant):
                     yield self._entry(what, self._rewriter.text(key), value)
 
@@ -283,7 +283,7 @@ class Filters:
         if isinstance(given, ast.Call) and name in ("all_", "any_", "none_", "not_"):
             return self._combined(name, given)
         if not self._is_function(given):
-            self._rewriter.todo("when=: say with where= which objects are meant")
+            self._rewriter.todo("when=: select the objects with where=")
             return Condition(lambda _: "True")
         function = self._function(given)
         takes_change = any(a.arg in _CHANGE for a in arguments(function)) if function else False
@@ -310,7 +310,10 @@ class Filters:
         """The expression that asks a function of kopf's arguments."""
         rewriter, function = self._rewriter, self._function(value)
         if function is None:
-            rewriter.todo(f"{rewriter.source.segment(value)} gets the object: give what it takes")
+            rewriter.todo(
+                f"{rewriter.source.segment(value)} gets only the object: pass the arguments that "
+                "it takes"
+            )
             return f"{rewriter.text(value)}({first or subject})"
         expressions = expressions_of(subject, rewriter.words.app) | self.further
         if old:
@@ -376,8 +379,6 @@ class Filters:
                 else None
             )
         if not found:
-            self._rewriter.todo(
-                "field=: it is not a plain path: say with when= which change is meant"
-            )
+            self._rewriter.todo("field=: it is not a constant path: select the changes with when=")
             return ()
         return tuple(found)

@@ -34,16 +34,16 @@ _NOTHING: Final = {
     "retry": (
         "int",
         "0",
-        "retry: a function does not see the number of its attempts; retry= gets it",
+        "retry: a function does not get the number of its attempts; the policy in retry= does",
     ),
-    "started": ("Any", "None", "started: a function does not see when its first attempt began"),
-    "runtime": ("Any", "None", "runtime: a function does not see when its first attempt began"),
+    "started": ("Any", "None", "started: a function does not get the time of its first attempt"),
+    "runtime": ("Any", "None", "runtime: a function does not get the time since its first attempt"),
     "reason": ("str", '""', "reason: write a function for each cause"),
-    "settings": ("Any", "None", "settings: options are given to App(…)"),
-    "activity": ("Any", "None", "activity: there is none"),
-    "sslpeer": ("Any", "{}", "sslpeer: the webhook server does not pass it on"),
-    "headers": ("Any", "{}", "headers: the webhook server does not pass them on"),
-    "userinfo": ("Any", "{}", "userinfo: admission_request().user has the user"),
+    "settings": ("Any", "None", "settings: give options to App(…)"),
+    "activity": ("Any", "None", "activity: nothing in the kit corresponds"),
+    "sslpeer": ("Any", "{}", "sslpeer: a webhook function does not get it"),
+    "headers": ("Any", "{}", "headers: a webhook function does not get them"),
+    "userinfo": ("Any", "{}", "userinfo: read admission_request().user"),
 }
 """Arguments that nothing corresponds to: their type, a value in their place, and the reason."""
 _SELECTORS: Final = {"group", "version", "kind", "plural", "singular", "shortcut", "category"}
@@ -234,15 +234,17 @@ class Handlers(Rewriter):
     def _handler(self, node: Function, decorators: Sequence[Decorator]) -> str:
         causes = {one.cause for one in decorators}
         if self._depth and node.args.args and node.args.args[0].arg in ("self", "cls"):
-            return self._untranslated(node, "a method is not a handler: declare a function")
+            return self._untranslated(node, "a method cannot be a handler: declare a function")
         if "subhandler" in causes:
             return self._untranslated(
-                node, "a sub-handler: run each(items, function) in the function around it"
+                node, "a sub-handler: call each(items, function) in the outer function"
             )
         form = form_of(causes)
         if not form:
             names = ", ".join(sorted(causes))
-            return self._untranslated(node, f"one function for {names}: write one for each")
+            return self._untranslated(
+                node, f"one function for {names}: write a function for each of them"
+            )
         if form == "login":
             return self._login(node)
         written = _Written(self, node, decorators, form)
@@ -256,7 +258,9 @@ class Handlers(Rewriter):
             comments = [f"{one}\n{indent}" for one in self.source.comments(start, end)]
             return "".join(comments) + "# App.run() finds the cluster by itself, as kubectl does."
         return self._untranslated(
-            node, "login: App.run() finds the cluster as kubectl does; give app.manager() a config"
+            node,
+            "login: App.run() finds the cluster as kubectl does; for another one give a config "
+            "to app.manager()",
         )
 
 
@@ -448,13 +452,26 @@ class _Written:
             self.preamble.append(f"{name} = {self.source.segment(optional[name])}")
             scope.expressions[name] = name
         elif name == "memo":
-            self._missing(scope, name, "Any", "{}", "memo: the operator has none; use a variable")
+            self._missing(
+                scope,
+                name,
+                "Any",
+                "{}",
+                "memo: the kit has no memo for the operator: use a variable",
+            )
         elif name == "param":
-            self._missing(scope, name, "Any", "None", "param: it differs between the decorators")
+            self._missing(
+                scope,
+                name,
+                "Any",
+                "None",
+                "param: the decorators have different ones: write a function for each",
+            )
         else:
             self._missing(
                 scope, name, "Any", "{}",
-                f"{name}: is it an index? app.client.list(KIND, field_selector={{…}}) reads one",
+                f"{name}: if it is an index, read it with app.client.list(KIND, "
+                "field_selector={…})",
             )  # fmt: skip
 
     def _missing(self, scope: Scope, name: str, type_: str, value: str, reason: str) -> None:
@@ -515,7 +532,8 @@ class _Written:
                 continue
             text = self.handlers.text(each)
             self.todo(
-                f"@{text} wraps a function of ({', '.join(n for n, _ in self.parameters)}) now"
+                f"@{text} now wraps a function with the arguments "
+                f"({', '.join(n for n, _ in self.parameters)})"
             )
             found.append(f"@{text}")
         return found
@@ -551,7 +569,7 @@ class _Written:
             return []
         seconds = self.handlers.text(delay)
         if isinstance(delay, ast.Lambda):
-            self.todo("initial_delay: a function of the arguments")
+            self.todo("initial_delay: it is a function: wait in the function's body")
             return []
         if self.is_async:
             self.word("asyncio", "")
@@ -593,7 +611,9 @@ class _Written:
         if cause in ("startup", "cleanup"):
             self._check_options(decorator, set())
             if self.indent:
-                self.todo(f"a nested function for {cause}: call it in a function of @app.lifespan")
+                self.todo(
+                    f"a nested function for {cause}: call it in a function with @app.lifespan"
+                )
             else:
                 self.program.activity(cause, self.node.name, self.is_async)
             return
@@ -645,9 +665,9 @@ class _Written:
             if name == "cooldown":
                 continue
             if name not in (known | general | _IGNORED | _SELECTORS | set(FILTERS)):
-                self.todo(f"{name}={self.source.segment(value)}: nothing corresponds")
+                self.todo(f"{name}={self.source.segment(value)}: nothing in the kit corresponds")
         if "deleted" in decorator.options:
-            self.todo("deleted=: on_sync is not called for an object that is being deleted")
+            self.todo("deleted=: the kit does not call on_sync for an object that is being deleted")
 
     def _retry(self, decorator: Decorator) -> str:
         options = decorator.options
@@ -660,7 +680,7 @@ class _Written:
         backoff = self.handlers.text(options["backoff"]) if "backoff" in options else "60"
         retries, timeout = options.get("retries"), options.get("timeout")
         if (retries or timeout) and any(map(self._is_temporary_error, ast.walk(self.node))):
-            self.todo("RetryAfter: it counts for no limit of attempts or of time, as kopf's does")
+            self.todo("RetryAfter: limits of attempts and time do not count it, as kopf's do")
         if timeout is not None:
             return self._tenacity(backoff, retries, timeout)
         if retries is not None:
@@ -708,11 +728,11 @@ class _Written:
         options = self._options(decorator, known)
         text = {k: self.handlers.text(v) for k, v in decorator.options.items() if k in known}
         if "sharp" in text and text["sharp"] != "False":
-            self.todo("sharp=: the interval counts from the end of a call")
+            self.todo("sharp=: the interval begins at the end of a call")
         if "interval" not in text:
-            self.todo("a timer without an interval: every needs one")
+            self.todo("a timer without an interval: give one to every")
         if isinstance(decorator.options.get("initial_delay"), ast.Lambda):
-            self.todo("initial_delay: first_after takes seconds")
+            self.todo("initial_delay: it is a function: give seconds to first_after")
             text.pop("initial_delay")
         words = {"idle": "idle", "initial_delay": "first_after"}
         more = [f"{word}={text[name]}" for name, word in words.items() if name in text]
@@ -798,13 +818,16 @@ class _Written:
 
     def _on_index(self, decorator: Decorator, kind: str) -> None:
         self._check_options(decorator, set())
-        self.todo("an index finds objects by texts: return these, and list with field_selector=")
+        self.todo(
+            "the keys of an index are strings: return strings, and read it with list(…, "
+            "field_selector=…)"
+        )
         name = self.node.name
         test = self._tests(decorator)
         keys = f"[str(key) for key in {name}(obj) or ()]"
         value = f"{keys} if {test} else []" if test else keys
         if self.is_async:
-            self.todo("an index function is a plain function")
+            self.todo("an index function cannot be async")
         self.after.append(
             f'{self.indent}{self.program.app}.index({kind}, "{name}", lambda obj: {value})'
         )
@@ -832,7 +855,7 @@ class _Written:
                 else ""
             )
             if not on and not names <= {"CREATE", "UPDATE"}:
-                self.todo(f"operations={self.source.segment(given)}: say on= which are checked")
+                self.todo(f"operations={self.source.segment(given)}: give the operation with on=")
         elif given is not None:
             self.todo("operations=: a defaulter is called for creations and updates")
         if "subresource" in options:
@@ -856,16 +879,15 @@ class _Written:
             self._line(word, [kind, *more])
         elif is_ignored:
             self.todo(
-                f"ignore_failures=: it is part of {word}_… below, whose failures are not ignored"
+                f"ignore_failures=: {word}_… below calls this function, and its failures are not "
+                "ignored"
             )
 
     def _probe(self) -> None:
         if not self.returns:
             self.lines.append(f"@{self.program.app}.check")
             return
-        self.todo(
-            "the value is shown nowhere: a check says whether all is well, metrics show values"
-        )
+        self.todo("a check has no value, it passes or fails: show values in metrics")
         name = self.node.name
         lines = [
             f"@{self.program.app}.check",

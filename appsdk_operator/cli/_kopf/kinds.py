@@ -120,7 +120,8 @@ class Kinds:
                 several = value(arg.value)
                 if not isinstance(several, (list, tuple)):
                     return self._unknown(
-                        text(arg), f"the kind is {text(arg)}, which is not known here: correct it"
+                        text(arg),
+                        f"the kind is {text(arg)}, whose value is unknown: correct the Kind",
                     )
                 parts += [(repr(one), one) for one in several]
             else:
@@ -131,12 +132,14 @@ class Kinds:
             if k.arg in _KEYWORDS and not is_none(k.value)
         }
         if any(t.endswith("EVERYTHING") for t, _ in parts) or "category" in named:
-            return self._unknown("", "every kind is meant: declare a function for each")
+            return self._unknown("", "it selects all kinds: declare a function for each kind")
         if any(v is None and t.startswith("lambda") for t, v in parts):
-            return self._unknown("", "a function selects kinds: declare a function for each")
+            return self._unknown(
+                "", "a function selects the kinds: declare a function for each kind"
+            )
         selected = _selected(parts, named)
         if not selected:
-            return self._unknown("", "no kind is named")
+            return self._unknown("", "the decorator names no kind: correct the Kind")
         key = repr(sorted(selected.items()))
         if key not in self._by_text:
             self._by_text[key] = self._declare(selected)
@@ -178,7 +181,7 @@ class Kinds:
         todo = ""
         if unknown:
             verb = "is a guess" if len(unknown) == 1 else "are guesses"
-            todo = f"{' and '.join(unknown)} {verb}: name the CRD with --crd, or correct it"
+            todo = f"{' and '.join(unknown)} {verb}: give the CRD with --crd, or correct the Kind"
         return self._constant(
             kind,
             group=group[0],

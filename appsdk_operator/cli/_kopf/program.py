@@ -24,19 +24,19 @@ from appsdk_operator.cli._kopf.source import Source
 SHARED: Final = "operator_app"
 """The module of the App of an operator in several files."""
 
-NO_MODULE: Final = "this file cannot be imported by its name"
+NO_MODULE: Final = "this file cannot be imported, because its name is not an identifier"
 _SETTINGS: Final = {
     "admission": "webhook_server=WebhookServerOptions(…) of App, and App.run's --webhook-service",
-    "background": "background functions are stopped and waited for",
+    "background": "the kit stops background functions and waits for them",
     "batching.worker_limit": "App(workers=…)",
     "execution.max_workers": "App(workers=…)",
     "networking": "ClientSetup(…), as App(client=…)",
     "peering": "App(leader_election=True)",
-    "persistence": "App(adopt=Kopf(prefix=…, finalizer=…)) takes over what it has handled",
+    "persistence": "App(adopt=Kopf(prefix=…, finalizer=…)) takes over the objects of kopf",
     "posting": "only app.events records Events",
     "process": "App(graceful_shutdown_timeout=…)",
     "queueing.worker_limit": "App(workers=…)",
-    "scanning": "kinds are looked for when they are needed",
+    "scanning": "the kit looks for a kind when it needs it",
     "watching": "watches have time-outs of their own",
 }
 _NEEDS_NOTHING: Final = (
@@ -717,7 +717,7 @@ class _ModuleRewriter(Handlers):
             return f"# kopf's settings.{name}: it is App(workers=…).\n{old}{self._filler(indent)}"
         if name == "peering.standalone":
             return f"# kopf's settings.{name}: there is no peering.\n{old}{self._filler(indent)}"
-        reason = f"settings.{name}: {reason or 'nothing corresponds'}"
+        reason = f"settings.{name}: {reason or 'nothing in the kit corresponds'}"
         self.todo(reason)
         return f"{old.lstrip()}{self._filler(indent)}"
 

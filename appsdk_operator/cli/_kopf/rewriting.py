@@ -421,7 +421,7 @@ class Rewriter:
         if isinstance(value, ast.Name) and value.id == self.scope.arbitrary:
             if key in self.scope.expressions:
                 return self.rewrite_name(ast.Name(key, ast.Load()))
-            self.todo(f"{value.id}[{key!r}]: functions get no further arguments")
+            self.todo(f"{value.id}[{key!r}]: a function gets no other arguments")
         return None
 
     def _key_of_body(self, node: ast.AST) -> str:
@@ -460,7 +460,10 @@ class Rewriter:
         for keyword in node.keywords:
             value = keyword.value
             if keyword.arg is None and isinstance(value, ast.Name) and value.id == arbitrary:
-                self.todo(f"**{value.id}: functions get an object, so give what is needed")
+                self.todo(
+                    f"**{value.id}: a function gets an object, so pass the arguments that are "
+                    "needed"
+                )
 
     def _call_of_handler(self, name: str, node: ast.Call) -> str:
         wanted = self.words.call_of_handler(name)
@@ -570,7 +573,7 @@ class Rewriter:
                 value = self.text(node.value)
                 part = '["status"]' if key == "status" else f'.setdefault("{key}", {{}})'
                 return f"{draft}{part}.update({value})"
-            self.todo("a merge patch of kopf: assign the fields of the draft")
+            self.todo("patch is a merge patch in kopf: assign the fields of the draft")
         elif (
             is_none(node.value)
             and self._root(target) == "patch"
@@ -621,7 +624,7 @@ class Rewriter:
         indent = self.source.indent(start)
         if not self.source.begins_line(start):  # after the colon of what is around it
             if self.source.text[:start].rstrip().endswith(";") or self.source.is_shared_line(end):
-                self.todo("patch: put these statements into a block of their own, an edit")
+                self.todo("patch: put these statements into a block, with app.edit(obj) as draft")
                 return start, end, text
             indent = f"{self._outer_indent}    "
             lead = f"\n{indent}"
@@ -652,7 +655,7 @@ class Rewriter:
                 return self.words.word(TYPES[name])
             return TYPES[name]
         if name:
-            self.todo(f"kopf.{name} has nothing that corresponds")
+            self.todo(f"nothing in the kit corresponds to kopf.{name}")
         return None
 
     def _error(self, name: str) -> str:
@@ -682,7 +685,7 @@ class Rewriter:
         if name in ("configure", "set_default_lifecycle"):
             return None
         if name:
-            self.todo(f"kopf.{name} has nothing that corresponds")
+            self.todo(f"nothing in the kit corresponds to kopf.{name}")
             return self._spliced_without(node, node.func)
         return None
 
@@ -700,7 +703,9 @@ class Rewriter:
         delay = given.pop("delay", args.pop(1) if len(args) > 1 else "60")
         message = args[0] if args else ""
         if self.scope.is_lifespan:
-            self.todo("an error at the start ends the program: it is not called again before")
+            self.todo(
+                "an error at the start ends the operator, which does not call the function again"
+            )
         words = [delay if delay != "None" else "0", *([message] if message else [])]
         return f"{self._error(name)}({', '.join(words)})"
 
@@ -718,14 +723,14 @@ class Rewriter:
         if self._is_argument(subject, "body"):
             self.meaning("body")
         else:
-            self.todo(f"kopf.{name}: app.events takes an Object or an ObjectReference")
+            self.todo(f"kopf.{name}: give app.events an Object or an ObjectReference")
         kind = '"Normal"' if name == "info" else '"Warning"'
         if name == "event":
             literal = given.get("type")
             kind = self.text(literal) if literal is not None else '"Normal"'
             value = literal.value if isinstance(literal, ast.Constant) else None
             if value not in ("Normal", "Warning"):
-                self.todo("the type of an Event is 'Normal' or 'Warning'")
+                self.todo(f"kopf.{name}: use the type 'Normal' or 'Warning'")
                 self.words.word("Any", "typing")
                 kind = f"{kind}"
         reason = self.text(given["reason"]) if "reason" in given else '"Handled"'
@@ -739,11 +744,11 @@ class Rewriter:
     def _hierarchy(self, name: str, node: ast.Call) -> str | None:
         helper = {"adopt": "adopt", "append_owner_reference": "add_owner", "label": "add_labels"}
         if name not in helper:
-            self.todo(f"kopf.{name}: set it in the child's metadata")
+            self.todo(f"kopf.{name}: set the child's metadata yourself")
             return None
         options = {k.arg: k.value for k in node.keywords}
         if not node.args or set(options) - {"owner", "labels"}:
-            self.todo(f"kopf.{name}: set_controller_reference(owner, child) makes it a child")
+            self.todo(f"kopf.{name}: set the owner with set_controller_reference(owner, child)")
             return None
         owner = options.get(
             "owner", node.args[1] if name != "label" and len(node.args) > 1 else None
@@ -751,11 +756,11 @@ class Rewriter:
         about = self._subject
         if owner is not None and not self._is_argument(owner, "body"):
             about = self.text(owner)
-            self.todo(f"kopf.{name}: the owner has to be an Object")
+            self.todo(f"kopf.{name}: the owner must be an Object")
         elif owner is not None:
             self.meaning("body")
         if not about and name != "label":
-            self.todo(f"kopf.{name}: name the owner, an Object")
+            self.todo(f"kopf.{name}: give the owner, an Object")
             about = "None"
         children = self.text(node.args[0])
         if name == "label":

@@ -32,7 +32,7 @@ def _parts(given: Iterable[str]) -> tuple[Part, ...]:
     """
     wanted = set(given)
     if not wanted <= set(PARTS):
-        raise ValueError(f"{sorted(wanted)}: there are {', '.join(PARTS)}")
+        raise ValueError(f"parts={sorted(wanted)}: use {', '.join(PARTS)}")
     return tuple(each for each in PARTS if each in wanted)
 
 
@@ -90,16 +90,18 @@ class Answers:
             or package in (*sys.stdlib_module_names, "appsdk_operator", "tests", "docs", "deploy")
         ):
             raise ValueError(
-                f"{self.name!r} gives the package {package!r}, which cannot be imported: give "
-                "another name, such as bucket-operator"
+                f"{self.name!r}: the package would be {package!r}, which cannot be imported or "
+                "hides another module; give another name, such as bucket-operator"
             )
         Kind(group=self.group, version="v1", kind="Any")
         if "." not in self.group:
             raise ValueError(
-                f"group={self.group!r}: give a name of DNS with a dot, such as storage.example.com"
+                f"group={self.group!r}: give a DNS name with a dot, such as storage.example.com"
             )
         if not is_source(self.kit):
-            raise ValueError(f"kit={self.kit!r} is neither index, nor a URL, nor a wheel in wheels")
+            raise ValueError(
+                f"kit={self.kit!r}: give index, a URL, or the path of a wheel in the folder wheels"
+            )
         for resource in self.resources:
             _check_kind(resource, package)
 
@@ -114,8 +116,8 @@ class Answers:
         others = importlib.metadata.packages_distributions().get(found.package)
         if others:
             raise ValueError(
-                f"{name!r} gives the package {found.package!r}, which {others[0]} has here: give "
-                "another name, such as bucket-operator"
+                f"{name!r}: the package would be {found.package!r}, which {others[0]} has "
+                "installed; give another name, such as bucket-operator"
             )
         return found
 
@@ -145,7 +147,7 @@ class Answers:
             raise ValueError(f"a {part} has the scope of its kind: leave out --cluster-scoped")
         present = self.resource(kind)
         if present is not None and present.has(part):
-            raise ValueError(f"the project has a {part} of {kind} already")
+            raise ValueError(f"the project already has a {part} of {kind}")
         if part == "kind":
             if present is not None:
                 raise ValueError(f"{kind} is a kind of Kubernetes: give another name")
@@ -184,7 +186,9 @@ class Answers:
         try:
             content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if content["format"] != _VERSION:
-                raise ValueError("it is of another version of the kit: upgrade appsdk-operator")
+                raise ValueError(
+                    "another version of appsdk-operator has written it: upgrade appsdk-operator"
+                )
             resources = tuple(Resource(**each) for each in content["resources"])
             kit = content.get("kit", INDEX)
             return cls(content["name"], content["group"], resources, kit)
@@ -197,15 +201,18 @@ class Answers:
 def _check_kind(resource: Resource, package: str) -> None:
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,40}", resource.kind):
         raise ValueError(
-            f"kind={resource.kind!r}: give a name in camel case of at most 41 letters and digits, "
+            f"kind={resource.kind!r}: give a name in CamelCase of at most 41 letters and digits, "
             "such as Bucket"
         )
     if not re.fullmatch(r"v[1-9]\d*((alpha|beta)[1-9]\d*)?", resource.version):
-        raise ValueError(f"version={resource.version!r}: give one such as v1alpha1, v1beta1 or v1")
+        raise ValueError(
+            f"version={resource.version!r}: give a version such as v1alpha1, v1beta1 or v1"
+        )
     # The last is a constant of the modules of controllers.
     if resource.module in ("app", package, "seen") or keyword.iskeyword(resource.module):
         raise ValueError(
-            f"kind={resource.kind!r}: its module or constant would hide another; give another name"
+            f"kind={resource.kind!r}: its module would be {resource.module!r}, which is a reserved "
+            "name; give another name"
         )
 
 

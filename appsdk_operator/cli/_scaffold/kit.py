@@ -141,7 +141,9 @@ def _record_of(
         text = installed.read_text("direct_url.json")
         return installed, None if text is None else json.loads(text)
     except (importlib.metadata.PackageNotFoundError, ValueError) as error:
-        raise ValueError(f"where the kit is from is not known ({error}): {_CHOICES}") from error
+        raise ValueError(
+            f"it is unknown where this kit was installed from ({error}): {_CHOICES}"
+        ) from error
 
 
 def _is_local(record: dict[str, Any]) -> bool:
@@ -167,16 +169,19 @@ def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.password:  # which would be in files that are committed, and in this text
         raise ValueError(
-            "kit: the URL has a password, which would be in the project's files: leave it out, and "
-            "give it to git as a credential"
+            "kit: the URL has a password, which would be written into the project's files: leave "
+            "it out, and give it to git's credential helper"
         )
     if re.search(r"[\s'\"\\;`$<>|]", url):
-        raise ValueError(f"kit={url!r} has signs that no URL of a package has: {_CHOICES}")
+        raise ValueError(
+            f"kit={url!r} has a character that is not allowed here, such as a space or a quotation "
+            f"mark: {_CHOICES}"
+        )
     is_repository = _VCS.match(url) is not None
     if is_repository and "@" not in parts.path:
         raise ValueError(
-            f"kit={url!r} names no revision, so that no two builds need be the same: "
-            f"end it with @ and a tag or a commit, {url}@v1.2"
+            f"kit={url!r} has no revision, so two builds may differ: append @ and a tag or a "
+            f"commit, {url}@v1.2"
         )
     if not is_repository and not (parts.scheme == "https" and parts.path.endswith(_ARCHIVES)):
         raise ValueError(f"kit={url!r} is not a package that can be installed: {_CHOICES}")
@@ -193,7 +198,7 @@ def _built(folder: Path) -> Kit:
             )
         if done.returncode:
             raise ValueError(
-                f"kit={str(folder)!r}: no wheel could be built from it: "
+                f"kit={str(folder)!r}: pip could not build a wheel from it: "
                 f"{done.stderr.strip()[-1000:]}"
             )
         (wheel,) = Path(place).glob("*.whl")

@@ -27,8 +27,8 @@ def answers_of(folder: Path) -> Answers:
     found = checked(Answers.load, folder)
     if found is None:
         raise click.ClickException(
-            f"{folder.absolute()} is not a project of appsdk-operator: run this in the folder that "
-            "appsdk-operator init has made"
+            f"{folder.absolute()} is not a project of appsdk-operator: run this command in a "
+            "folder that appsdk-operator init has made"
         )
     return found
 

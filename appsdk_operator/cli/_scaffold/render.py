@@ -118,8 +118,8 @@ def _planned(answers: Answers) -> dict[str, tuple[str, Resource | None]]:
                     other = found[path][1]
                     whose = "the project" if other is None else f"the kind {other.kind}"
                     raise ValueError(
-                        f"kind={resource.kind!r}: its {part} would be in {path}, which is a file "
-                        f"of {whose}; give another name"
+                        f"kind={resource.kind!r}: its {part} would be in {path}, which is already "
+                        f"a file of {whose}; give another name"
                     )
                 found[path] = template, resource
     return found
