@@ -143,7 +143,7 @@ def _whole(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding]:
                 path,
                 f"changed from {before} to {after}",
                 _BOTH,
-                "API servers refuse that: make a new kind, and move the objects",
+                "API servers refuse this change: make a new kind, and move the objects",
             )
     yield from _names(old["names"], new["names"])
     present = {version["name"]: version for version in new["versions"]}
@@ -214,8 +214,8 @@ def _removed(version: Mapping[str, Any]) -> Iterator[Finding]:
             "",
             "the version in which objects are stored is gone",
             _BOTH,
-            "keep it with served: false until every object was written in another version and "
-            "status.storedVersions has it no more",
+            "keep it with served: false until every object is stored in another version and "
+            "status.storedVersions no longer lists this one",
             name,
         )
     elif version.get("served"):
@@ -224,7 +224,7 @@ def _removed(version: Mapping[str, Any]) -> Iterator[Finding]:
             "the version is gone",
             _BOTH,
             "serve it, deprecated, for some releases; then keep it with served: false until "
-            "status.storedVersions has it no more",
+            "status.storedVersions no longer lists it",
             name,
         )
     else:
@@ -232,7 +232,7 @@ def _removed(version: Mapping[str, Any]) -> Iterator[Finding]:
             "",
             "the version is gone",
             _OBJECTS,
-            "keep it until status.storedVersions has it no more",
+            "keep it until status.storedVersions no longer lists it",
             name,
         )
 
@@ -249,7 +249,7 @@ def _version(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Finding
         elif name == "status" and name not in before and name in after:
             yield _finding(
                 "subresources.status",
-                "it is new, so that writes of the object leave the status as it is",
+                "it is new: writes of the object no longer change its status",
                 _CLIENTS,
                 _NEW_VERSION,
             )
@@ -338,7 +338,10 @@ def _values(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
     if "enum" in new:
         if "enum" not in old:
             yield _finding(
-                path, f"only {_shown(new['enum'])} are valid now", _BOTH, "allow the others, too"
+                path,
+                f"only {_shown(new['enum'])} are valid now",
+                _BOTH,
+                "allow the other values, too",
             )
         elif gone := [value for value in old["enum"] if value not in new["enum"]]:
             yield _finding(
@@ -357,12 +360,12 @@ def _values(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
             path,
             f"its default {change}",
             _CLIENTS,
-            "keep it: what is stored without the field is read with the new default",
+            "keep it: an API server sets it in stored objects without the field when it reads them",
         )
     name = new.get("format")
     is_checked = name in _FORMATS or (old.get("type"), name) in _NUMBER_FORMATS
     if is_checked and name != old.get("format"):
-        yield _finding(path, f"its format must be {name} now", _BOTH, "leave the format as it was")
+        yield _finding(path, f"its format must now be {name}", _BOTH, "leave the format as it was")
 
 
 def _shown(values: Sequence[Any]) -> str:
@@ -388,7 +391,7 @@ def _limits(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
         if name in new and new[name] != old.get(name):
             yield _narrower(old, new, path, name)
     if new.get(_EMBEDDED) and not old.get(_EMBEDDED):
-        yield _finding(path, "it must be a whole Kubernetes object now", _BOTH, _NEW_VERSION)
+        yield _finding(path, "it must now be a whole Kubernetes object", _BOTH, _NEW_VERSION)
 
 
 def _gets_exclusive(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
@@ -401,7 +404,7 @@ def _narrower(old: Mapping[str, Any], new: Mapping[str, Any], path: str, name: s
     was = f" (it was {old[name]})" if name in old and not is_long else ""
     what = f"{name} changed" if is_long else f"{name} is {new[name]} now{was}"
     return _finding(
-        path, what, _BOTH, "leave it as it was, or check it for new objects alone, in a webhook"
+        path, what, _BOTH, "leave it as it was, or check only new objects, in a webhook"
     )
 
 
@@ -412,9 +415,7 @@ def _rules(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterato
         if text not in known:
             # A rule about the former state is not for objects that nobody changes.
             breaks = _CLIENTS if "oldSelf" in text else _BOTH
-            yield _finding(
-                path, f"the rule {text!r} is new", breaks, "let it hold for new objects alone"
-            )
+            yield _finding(path, f"the rule {text!r} is new", breaks, "check only new objects")
 
 
 def _merging(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterator[Finding]:
@@ -427,7 +428,7 @@ def _merging(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Itera
             path,
             f"its list type changed from {before} to {after}",
             _CLIENTS if after == "atomic" else _BOTH,
-            "keep it: items that are there twice are refused, and server-side apply has other "
+            "keep it: duplicate items may become invalid, and server-side apply tracks other "
             "owners",
         )
     elif is_list and after == "map" and old.get(keys) != new.get(keys):
@@ -471,9 +472,7 @@ def _fields(old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> Iterat
             f"keep {_OPEN}, or name all fields that are used",
         )
     elif others is not None and allowed is None:
-        yield _finding(
-            path, "it is not a map any more: other keys are dropped", _BOTH, _NEW_VERSION
-        )
+        yield _finding(path, "it is no longer a map: other keys are dropped", _BOTH, _NEW_VERSION)
     for name in new.get("required") or ():
         if _is_needed(new, name) and not _is_needed(old, name):
             inner = f"{path}.{name}" if path else str(name)

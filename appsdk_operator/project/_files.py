@@ -95,7 +95,8 @@ class GeneratedFiles:
     def __init__(self, folder: str | Path, generator: str) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9-]*", generator):
             raise ValueError(
-                f"{generator!r} names no generator: lower-case letters, digits and dashes do"
+                f"generator={generator!r}: use lower-case letters, digits and dashes, and begin "
+                "with a letter"
             )
         self._folder = Path(folder)
         self._records = self._folder / _RECORDS / generator
@@ -236,14 +237,16 @@ def _outcome(file: str | None, base: str | None, new: str | None) -> tuple[FileO
 
 def _hint(path: str, outcome: FileOutcome, after: _State) -> str:
     if outcome is FileOutcome.KEPT:
-        return "it is not generated any more, but was edited: delete it if you do not need it"
+        return (
+            "the generator no longer makes it, but it was edited: delete it if you do not need it"
+        )
     if outcome is FileOutcome.DELETED:
-        return f"to have it again, delete {_RECORDS}/*/{path}.deleted"
+        return f"to get it back, delete {_RECORDS}/*/{path}.deleted and generate again"
     if outcome is not FileOutcome.CONFLICT:
         return ""
     if after.proposal != after.offered:
-        return f"move {path}.new away, which is not as it was generated, and generate again"
-    return f"take over from {path}.new what you want, then delete that file"
+        return f"{path}.new was edited: move it away, and generate again"
+    return f"copy what you want from {path}.new, then delete that file"
 
 
 def _check(texts: Mapping[str, str]) -> None:
@@ -262,12 +265,15 @@ def _check(texts: Mapping[str, str]) -> None:
             or pure.parts[0] == _RECORDS
         ):
             raise ValueError(
-                f"{path!r} is not a path of a generated file: it must be in the folder"
+                f"{path!r} is not the path of a generated file: give a relative path without '..', "
+                f"outside of {_RECORDS}"
             )
     for path in texts:
         for parent in PurePosixPath(path).parents:
             if str(parent) in texts:
-                raise ValueError(f"{path!r} needs a folder where {str(parent)!r} is a file")
+                raise ValueError(
+                    f"{path!r} needs the folder {str(parent)!r}, but a file has this path"
+                )
 
 
 def _read(path: Path) -> str | None:
@@ -288,11 +294,11 @@ def _inside(folder: Path, path: Path) -> Path:
     try:
         target = path.resolve()
     except (OSError, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be written: {error}; take the link away") from error
+        raise ValueError(f"{path} cannot be written: {error}; remove the symbolic link") from error
     if not target.is_relative_to(folder.resolve()):
         raise ValueError(
-            f"{path} is {target} by a symbolic link, which is not below {folder}: nothing is "
-            "written there; take the link away, or put a file in its place"
+            f"{path} leads by a symbolic link to {target}, which is not below {folder}, so nothing "
+            "was written there: remove the link, or replace it by a file or folder"
         )
     return path
 

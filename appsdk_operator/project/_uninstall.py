@@ -95,7 +95,10 @@ class _Uninstall:
         labels = self.deployed.labels
         while pods := list(self.client.list(_POD, namespace=namespace, label_selector=labels)):
             for pod in pods:
-                self._wait_for_end(pod, "still runs, and would put its finalizers back")
+                self._wait_for_end(
+                    pod,
+                    "still runs and would set its finalizers again: find out why it does not end",
+                )
 
     # Without the operator its webhooks would refuse every write, also those below.
 
@@ -137,9 +140,9 @@ class _Uninstall:
                 continue  # its CRD is gone, and with it all objects
             except ApiError as error:
                 raise UninstallError(
-                    f"{kind.plural} cannot be listed or written: {error}. If they have to be "
-                    "converted, migrate them to the stored version while the operator runs, or "
-                    "do without --keep-crds"
+                    f"{kind.plural} cannot be listed or written: {error}. If they need a "
+                    "conversion, migrate them to the stored version while the operator runs, or "
+                    "leave out --keep-crds"
                 ) from error
 
     def _finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
@@ -206,8 +209,11 @@ class _Uninstall:
 
     def _why_it_stays(self, placed: Placed) -> str:
         if placed.kind != _CRD:
-            return "is not gone"
-        return f"is not gone: look for finalizers of others on its {placed.name.partition('.')[0]}"
+            return "still exists: find out what blocks its deletion"
+        return (
+            "still exists: look for finalizers of other programs on its "
+            f"{placed.name.partition('.')[0]}"
+        )
 
     def _find(self, placed: Placed) -> Object[Any, Any] | None:
         try:
@@ -228,8 +234,8 @@ class _Uninstall:
             )
         except TimeoutError as error:
             raise UninstallError(
-                f"{obj.kind.kind} {obj.name} {problem} after {self.timeout:g} seconds; see to it, "
-                "and repeat this"
+                f"after {self.timeout:g} seconds {obj.kind.kind} {obj.name} {problem}; then "
+                "uninstall again"
             ) from error
 
 

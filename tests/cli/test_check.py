@@ -124,7 +124,7 @@ def test_what_the_tests_needed_and_the_roles_lack_is_found(
     assert "skipped  roles: there is no folder deploy" in capsys.readouterr().out
     (folder / "deploy").mkdir()
     assert cli.main(["check", "checked_six:app"]) == 0
-    assert "skipped  roles: deploy: no ClusterRole" in capsys.readouterr().out
+    assert "skipped  roles: deploy: there is no ClusterRole" in capsys.readouterr().out
     needed = Permission(groups=[""], resources=["secrets"], verbs=["get"], reasons=["test_it"])
     (folder / "rbac-record.yaml").write_text(dump_permissions([needed]))
     assert cli.main(["rbac", "checked_six:app", "-o", "deploy/rbac"]) == 0

@@ -70,8 +70,8 @@ def test_check_names_what_is_stale_and_edits_survive(
         ("helm = true\nchart-version = 1", "version=1"),
         ("helm = true\nchart-version = ''", "version=''"),
         ("= 3", "pyproject.toml cannot be read"),
-        ("cpu = 'fast'", "is not an amount of CPU"),
-        ("cpu = ''", "is not an amount of CPU"),
+        ("cpu = 'fast'", "is not a quantity of CPU"),
+        ("cpu = ''", "is not a quantity of CPU"),
         ("python = ''", "is not a version of Python"),
     ],
 )

@@ -66,7 +66,7 @@ def test_a_conflict_is_a_failure_that_says_what_to_do(
     Path("made").mkdir()
     Path("made/a.yaml").write_text("mine\n")
     assert call(deliver) == 1
-    assert "take over from a.yaml.new" in capsys.readouterr().err
+    assert "copy what you want from a.yaml.new" in capsys.readouterr().err
 
 
 def test_a_dash_prints_the_files_as_one_stream(

@@ -93,7 +93,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused_before_anything_is_writt
     (project / link).symlink_to(outside / "target")
     monkeypatch.chdir(tmp_path)
     assert cli.main([*INIT, "-o", "project"]) == 1
-    assert "take the link away" in capsys.readouterr().err
+    assert "remove the link" in capsys.readouterr().err
     assert not any(outside.iterdir())
     assert files(project) == set()
     (project / link).unlink()

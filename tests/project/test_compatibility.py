@@ -82,8 +82,8 @@ NARROWER = [
     ({**STR, "maxLength": 9}, {**STR, "maxLength": 8}, "maxLength is 8 now (it was 9)"),
     (STR, {**STR, "minLength": 1}, "minLength is 1 now"),
     (STR, {**STR, "pattern": "^a"}, "pattern is ^a now"),
-    (STR, {**STR, "format": "ipv4"}, "its format must be ipv4 now"),
-    ({**INT, "format": "int64"}, {**INT, "format": "int32"}, "its format must be int32 now"),
+    (STR, {**STR, "format": "ipv4"}, "its format must now be ipv4"),
+    ({**INT, "format": "int64"}, {**INT, "format": "int32"}, "its format must now be int32"),
     ({**INT, "multipleOf": 2}, {**INT, "multipleOf": 4}, "multipleOf is 4 now (it was 2)"),
     (INT, {**INT, "anyOf": [{"maximum": 1}, {"minimum": 5}]}, "anyOf changed"),
     (
@@ -95,7 +95,7 @@ NARROWER = [
     (
         {"type": "object", "additionalProperties": STR},
         {"type": "object", "properties": {}},
-        "it is not a map any more",
+        "it is no longer a map",
     ),
     (field(INT), {"type": "object", "properties": {}}, "the field is gone"),
     (field(INT), field(INT, required=True), "it is required now"),
@@ -182,7 +182,7 @@ def test_a_path_goes_through_lists_and_maps() -> None:
     assert found.path == "spec.it[].*.it"
     assert str(found) == (
         "widgets.example.com v1 spec.it[].*.it: only 'a' are valid now, which breaks stored "
-        "objects and clients: allow the others, too"
+        "objects and clients: allow the other values, too"
     )
 
 

@@ -273,11 +273,11 @@ def test_a_crd_that_is_none_is_refused(change: dict[str, Any], text: str) -> Non
 
 
 def test_a_schema_that_is_none_is_refused_with_its_path() -> None:
-    with pytest.raises(ModelError, match=r"WidgetSpec.a is of type 'strnig'"):
+    with pytest.raises(ModelError, match=r"WidgetSpec.a has the type 'strnig'"):
         models([crd({"type": "object", "properties": {"a": {"type": "strnig"}}})])
     with pytest.raises(ValueError, match="use one of attrs, dataclass, msgspec, pydantic"):
         models([], style="xml")  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="twice with different content"):
+    with pytest.raises(ModelError, match="two different CustomResourceDefinitions"):
         models([crd(SCHEMA), crd({"type": "object"})])
 
 
@@ -681,7 +681,7 @@ def test_all_built_in_kinds_with_spec_or_status_have_classes(tmp_path: Path) -> 
 def test_a_kind_that_is_not_built_in_is_refused() -> None:
     with pytest.raises(ModelError, match="such as apps/v1/Deployment"):
         builtin("apps/v1/Deploymint")
-    with pytest.raises(ModelError, match="neither spec nor status"):
+    with pytest.raises(ModelError, match="neither its spec nor its status"):
         builtin("core/v1/ConfigMap")
 
 

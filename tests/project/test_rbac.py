@@ -422,7 +422,7 @@ def test_what_holds_no_role_or_no_yaml_is_refused(tmp_path: Path) -> None:
         Grants.load(tmp_path)
     with pytest.raises(ValueError, match=r"(?s)chart\.yaml: .* helm template"):
         Grants.load(chart)
-    with pytest.raises(TypeError, match="give paths one by one"):
+    with pytest.raises(TypeError, match="give each path as an argument"):
         Grants.load([chart])  # type: ignore[arg-type]
 
 

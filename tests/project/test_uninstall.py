@@ -177,7 +177,9 @@ def test_finalizers_of_others_stay_and_so_do_the_crds_if_asked(client: Client) -
     left = client.get(BUCKET, "shared", namespace="default")
     assert list(left.finalizers) == [FOREIGN]
     assert left["spec"] == {"size": 1}
-    with pytest.raises(UninstallError, match="look for finalizers of others on its buckets"):
+    with pytest.raises(
+        UninstallError, match="look for finalizers of other programs on its buckets"
+    ):
         [*uninstall(client, app, timeout=0.5)]
     take_finalizer_off(client, client.get(BUCKET, "shared", namespace="default"), FOREIGN)
     wait_for(client, CRD, "buckets.example.com", until.deleted())

@@ -23,7 +23,7 @@ def _label(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if value and not _LABEL.fullmatch(value):
         raise ValueError(
-            f"{field.name}={value!r}: use lower-case letters, digits and '-', at most 63"
+            f"{field.name}={value!r}: use at most 63 lower-case letters, digits and '-'"
         )
 
 
@@ -42,13 +42,15 @@ def _image(_: object, field: attrs.Attribute[Any], value: Any) -> None:
 def _cpu(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if not _CPU.fullmatch(value):
-        raise ValueError(f"{field.name}={value!r} is not an amount of CPU: write '100m' or '0.5'")
+        raise ValueError(
+            f"{field.name}={value!r} is not a quantity of CPU: write it as '100m' or '0.5'"
+        )
 
 
 def _python(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value)
     if not _PYTHON.fullmatch(value):
-        raise ValueError(f"{field.name}={value!r} is not a version of Python: write '3.13'")
+        raise ValueError(f"{field.name}={value!r} is not a version of Python: write it as '3.13'")
 
 
 def _flag(_: object, field: attrs.Attribute[Any], value: Any) -> None:

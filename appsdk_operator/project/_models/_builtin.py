@@ -79,8 +79,8 @@ def builtin_models(
         items = _parts(name, schemas, reader)
         if not items:
             raise ModelError(
-                f"{path}: its objects have neither spec nor status with known fields: use "
-                f"kinds.{path} as it is"
+                f"{path}: neither its spec nor its status has known fields: use kinds.{path}, "
+                "without typed classes"
             )
         if style != "msgspec":
             items.append(("rename=", Text('"camel"')))

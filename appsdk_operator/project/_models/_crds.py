@@ -64,7 +64,7 @@ def read_crds(source: str | Path) -> list[dict[str, Any]]:
     if not found:
         raise ModelError(
             f"{source}: there is no CustomResourceDefinition in it: give files or folders with "
-            "documents of this kind"
+            "CustomResourceDefinitions"
         )
     return found
 
@@ -78,8 +78,8 @@ def _crds_in(document: Any, name: str) -> list[dict[str, Any]]:
         return []
     if document.get("apiVersion") != "apiextensions.k8s.io/v1":
         raise ModelError(
-            f"{name}: a CustomResourceDefinition of {document.get('apiVersion')}, which API "
-            "servers do not know any more: take one of apiextensions.k8s.io/v1"
+            f"{name}: a CustomResourceDefinition has the apiVersion {document.get('apiVersion')}, "
+            "which API servers no longer serve: give one of apiextensions.k8s.io/v1"
         )
     return [document]
 
@@ -159,7 +159,9 @@ def _resources(crds: Iterable[Mapping[str, Any]]) -> list[_Resource]:
         name, key = _identity(crd)
         _check_depth(name, crd)
         if by_name.setdefault(key, crd) != crd:
-            raise ModelError(f"{name} is there twice with different content: give one of them")
+            raise ModelError(
+                f"there are two different CustomResourceDefinitions {name}: give only one of them"
+            )
     return [one for key in sorted(by_name) for one in _versions(by_name[key])]
 
 
@@ -174,7 +176,7 @@ def _check_depth(name: str, crd: Mapping[str, Any]) -> None:
         ]
         if not level:
             return
-    raise ModelError(f"{name} is JSON of more than {_DEEPEST_JSON} levels")
+    raise ModelError(f"{name} is nested more than {_DEEPEST_JSON} levels deep")
 
 
 def _identity(crd: Mapping[str, Any]) -> tuple[str, tuple[str, str]]:

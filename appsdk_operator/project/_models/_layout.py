@@ -230,7 +230,7 @@ def literal(value: Any, *, level: int = 0) -> Node:
     if isinstance(value, float) and math.isfinite(value):
         return Text(repr(value))
     if level > DEEPEST_VALUE:
-        raise ModelError(f"a default or enum has values more than {DEEPEST_VALUE} levels deep")
+        raise ModelError(f"a default or an enum is nested more than {DEEPEST_VALUE} levels deep")
     inner = level + 1
     if isinstance(value, Mapping):
         items = ((f"{string(str(k))}: ", literal(v, level=inner)) for k, v in value.items())

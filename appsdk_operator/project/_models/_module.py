@@ -244,8 +244,8 @@ def _field_text(field: Field, style: str) -> tuple[str, list[Node]]:
     if is_named and style == "msgspec":
         if _NOT_IN_MSGSPEC.search(field.wire):
             raise ModelError(
-                f"the field {field.wire!r}: msgspec has none with quotation marks, backslashes or "
-                "control characters in its name: use another style"
+                f"the field {field.wire!r}: msgspec does not support quotation marks, backslashes "
+                "and control characters in a name: use another style"
             )
         arguments.append(("name=", Text(string(field.wire))))
     elif is_named:

@@ -135,7 +135,7 @@ class Place:
         if len(self.words) > _DEEPEST:
             raise ModelError(f"{path} is nested more than {_DEEPEST} levels deep")
         if self.lists > DEEPEST_VALUE:
-            raise ModelError(f"{path} is in more than {DEEPEST_VALUE} lists and maps of each other")
+            raise ModelError(f"{path} is nested in more than {DEEPEST_VALUE} lists and maps")
 
 
 class SchemaReader:
@@ -213,8 +213,8 @@ class SchemaReader:
             return _scalar(schema, kind)
         if kind:
             raise ModelError(
-                f"{place.path} is of type {kind!r}: OpenAPI knows array, boolean, integer, number, "
-                "object and string"
+                f"{place.path} has the type {kind!r}: use array, boolean, integer, number, object "
+                "or string"
             )
         return ANY, [*_flags(schema, preserve=False), *rules(schema), *_checks(schema, "")]
 
@@ -373,11 +373,11 @@ def check_forms(schema: Any, path: str) -> None:
         ModelError: naming the place and the part.
     """
     if not isinstance(schema, Mapping):
-        raise ModelError(f"{path} is {schema!r}, and no schema")
+        raise ModelError(f"{path} is not a schema but {schema!r}")
     for name, (fits, form) in _FORMS.items():
         value = schema.get(name)
         if value is not None and not fits(value):
-            raise ModelError(f"{path}: {name} is {value!r}, and not {form}")
+            raise ModelError(f"{path}: {name} is not {form} but {value!r}")
     is_map = schema.get("x-kubernetes-list-type") == "map"
     if is_map and not schema.get("x-kubernetes-list-map-keys"):
         raise ModelError(f"{path}: a list of type map has no x-kubernetes-list-map-keys")

@@ -54,7 +54,7 @@ class Grants:
         for path in paths:
             if not isinstance(path, (str, os.PathLike)):
                 raise TypeError(
-                    f"{path!r} is not a path: give paths one by one, as in "
+                    f"{path!r} is not a path: give each path as an argument, as in "
                     "Grants.load('deploy', 'roles.yaml')"
                 )
         objects: list[Any] = []
@@ -67,14 +67,14 @@ class Grants:
                     if path.is_dir() and b"{{" in content:
                         continue
                     raise ValueError(
-                        f"{file}: {error}; of a Helm chart give the output of helm template"
+                        f"{file}: {error}; for a Helm chart give the output of helm template"
                     ) from error
         found = list(_of_rbac(objects))
         if not any(each["kind"] in ("ClusterRole", "Role") for each in found):
             named = ", ".join(map(str, paths))
             raise ValueError(
-                f"{named}: no ClusterRole and no Role; appsdk-operator rbac module:app makes them, "
-                "and helm template those of a chart"
+                f"{named}: there is no ClusterRole and no Role: make them with appsdk-operator "
+                "rbac module:app, or for a chart with helm template"
             )
         return cls.of(found, account=account)
 

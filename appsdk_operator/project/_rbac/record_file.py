@@ -72,24 +72,24 @@ def load_permissions(path: str | Path) -> tuple[Permission, ...]:
     except (KeyError, TypeError, ValueError) as error:
         why = re.sub(r"\s+", " ", str(error)) if isinstance(error, ValueError) else "other content"
         raise ValueError(
-            f"{path} is not a record of permissions ({why}): make it with "
-            f"appsdk-operator rbac record -- pytest"
+            f"{path} is not a record of permissions ({why}): write it with appsdk-operator rbac "
+            "record -- pytest"
         ) from error
 
 
 def _permission(rule: dict[str, Any]) -> Permission:
     unknown = set(rule) - set(_FIELDS) - {"namespace", "clusterWide"}
     if unknown:
-        raise ValueError(f"a rule has {', '.join(sorted(unknown))}")
+        raise ValueError(f"a rule has unknown fields: {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {}
     for key, field in _FIELDS.items():
         values = rule.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-            raise ValueError(f"{key} of a rule is not a list of texts")
+            raise ValueError(f"{key} of a rule is not a list of strings")
         fields[field] = values
     namespace = rule.get("namespace")
     if namespace is not None and not isinstance(namespace, str):
-        raise ValueError("namespace of a rule is not text")
+        raise ValueError("namespace of a rule is not a string")
     is_cluster_wide = rule.get("clusterWide", False)
     if not isinstance(is_cluster_wide, bool):
         raise ValueError("clusterWide of a rule is neither true nor false")

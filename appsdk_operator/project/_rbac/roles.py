@@ -160,7 +160,9 @@ def roles(
     else:
         declared = tuple(source)
     if not name:
-        raise ValueError("name is missing: permissions have none, so give the operator's")
+        raise ValueError(
+            "name is missing: give the operator's name, which the permissions do not contain"
+        )
     works_in = validation.checked_texts("namespaces", namespaces or ())
     # In tests an App works where it says; what tests of other operators needed is taken as it is.
     in_tests = source.namespaces if isinstance(source, App) else works_in
