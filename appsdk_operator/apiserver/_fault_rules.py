@@ -329,35 +329,37 @@ def _plurals(singular: str) -> tuple[str, ...]:
 
 def _check_selection(rule: FaultRule) -> None:
     if rule.verb is not None and rule.verb not in VERBS:
-        raise ValueError(f"{rule.verb!r} is not a verb: use one of {', '.join(VERBS)}")
+        raise ValueError(f"verb={rule.verb!r}: use one of {', '.join(VERBS)}")
     if rule.verb is not None and rule.action not in _WATCHES.get(rule.verb, _OTHERS):
-        raise ValueError(f"{rule.action} never applies to a request to {rule.verb}")
+        raise ValueError(f"{rule.action} cannot apply to a request with the verb {rule.verb}")
     for name in ("kind", "namespace", "name", "user_agent"):
         value = getattr(rule, name)
         if value is not None and (not isinstance(value, str) or not value):
-            raise ValueError(f"{name}={value!r}: give a text, or leave it out for any")
+            raise ValueError(
+                f"{name}={value!r}: give a string that is not empty, or leave it out for any"
+            )
     if not _is_count(rule.skip, 0):
         raise ValueError(f"skip={rule.skip!r}: use 0 or more requests")
     if not _is_count(rule.every, 1):
         raise ValueError(f"every={rule.every!r}: use 1 for each request, 2 for every second, …")
     if rule.times is not None and not _is_count(rule.times, 1):
-        raise ValueError(f"times={rule.times!r} would never apply: use 1 or more, None for always")
+        raise ValueError(f"times={rule.times!r}: use 1 or more, or None for no limit")
     if not 0 < rule.probability <= 1:
-        raise ValueError(f"probability={rule.probability!r}: use more than 0, up to 1")
+        raise ValueError(f"probability={rule.probability!r}: use a number above 0 and up to 1")
 
 
 def _check_effect(rule: FaultRule) -> None:
     status = rule.status
     if status is not None and not (_is_count(status, 400) and status <= 599):
-        raise ValueError(f"status {status} is not an error: use 400 to 599")
+        raise ValueError(f"status={status} is not an error: use 400 to 599")
     if rule.retry_after is not None and not _is_count(rule.retry_after, 0):
         raise ValueError(f"retry_after={rule.retry_after!r}: use 0 or more whole seconds")
     if rule.seconds is not None and not 0 < rule.seconds < math.inf:
-        raise ValueError(f"seconds={rule.seconds!r}: use more than 0")
+        raise ValueError(f"seconds={rule.seconds!r}: use a finite number above 0")
     if not _is_count(rule.after, 0):
         raise ValueError(f"after={rule.after!r}: use 0 or more")
     if rule.bytes_per_second is not None and not 0 < rule.bytes_per_second < math.inf:
-        raise ValueError(f"bytes_per_second={rule.bytes_per_second!r}: use more than 0")
+        raise ValueError(f"bytes_per_second={rule.bytes_per_second!r}: use a finite number above 0")
     if not _is_count(rule.behind, 1):
         raise ValueError(f"behind={rule.behind!r}: use 1 or more changes")
 
@@ -368,11 +370,11 @@ def _is_count(value: Any, least: int) -> bool:
 
 def _as_tuple(rules: Iterable[FaultRule] | FaultRule) -> tuple[FaultRule, ...]:
     if isinstance(rules, FaultRule):
-        raise TypeError(f"{rules!r}: give a list of rules, [{rules!r}]")
+        raise TypeError(f"{rules!r} is not a list: give [{rules!r}]")
     made: tuple[Any, ...] = tuple(rules)
     for rule in made:
         if not isinstance(rule, FaultRule):
-            raise TypeError(f"{rule!r} is not a FaultRule: make one, as FaultRule.answer(503)")
+            raise TypeError(f"{rule!r} is not a FaultRule: give one such as FaultRule.answer(503)")
     return made
 
 

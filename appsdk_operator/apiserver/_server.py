@@ -109,11 +109,11 @@ class APIServer:
         if not 0 <= port <= 65535:
             raise ValueError(f"port={port} is not a TCP port: use 0 for any, or 1 to 65535")
         if history < 1 or request_log < 1:
-            raise ValueError("history and request_log must be at least 1: something is remembered")
+            raise ValueError("history and request_log must be at least 1")
         if bookmark_interval <= 0:
             raise ValueError(f"bookmark_interval={bookmark_interval} must be more than 0 seconds")
         if token is not None and not token:
-            raise ValueError("token is empty: leave it out to ask for none")
+            raise ValueError("token is empty: give a token, or leave it out")
         self._clock = clock
         self._bookmark_interval = bookmark_interval
         self._core = Core(clock=clock, history=history, services=services)
@@ -122,7 +122,8 @@ class APIServer:
         )
         if access.is_open and not _is_loopback(host):
             raise ValueError(
-                f"host={host!r} offers the server to a network: give it a token, users or rbac=True"
+                f"host={host!r}: other machines can reach the server, so give token=, users=, "
+                "rbac=True or authorizer="
             )
         self._host = host
         self._port = port
@@ -199,7 +200,7 @@ class APIServer:
         with self._handing:
             loop, frontend = self._loop, self._frontend
             if loop is None or frontend is None:
-                raise ConnectionRefusedError("the embedded API server is not started")
+                raise ConnectionRefusedError("the embedded API server is not running")
             loop.call_soon_threadsafe(function, frontend, loop)
 
     def _listen(self) -> socket.socket:

@@ -138,11 +138,11 @@ def _token(token: str | None, token_file: str | None) -> str | None:
     """
     if token is not None:
         if token_file is not None:
-            raise ValueError("--token and --token-file: give the file alone")
+            raise ValueError("--token and --token-file: give only the file")
         _print(
             sys.stderr,
-            "warning: --token shows the token to whoever lists processes, and will go: use "
-            f"--token-file, or the environment's {_TOKEN}",
+            "warning: everybody who lists processes can read --token, and a later version will "
+            f"remove it: use --token-file, or the environment's {_TOKEN}",
         )
         return token
     if token_file is None:
@@ -152,8 +152,8 @@ def _token(token: str | None, token_file: str | None) -> str | None:
         text = file.read(_LONGEST_TOKEN + 1).strip()
     if not text or len(text) > _LONGEST_TOKEN:
         raise ValueError(
-            f"--token-file={token_file}: the file must hold a token of at most "
-            f"{_LONGEST_TOKEN} characters, and nothing else"
+            f"--token-file={token_file}: the file must have only a token, of at most "
+            f"{_LONGEST_TOKEN} characters"
         )
     return text
 

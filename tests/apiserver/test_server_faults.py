@@ -356,7 +356,7 @@ def test_the_command_serves_until_it_is_told_to_stop(
     assert command.main([*arguments, "--rbac"], until=visit) == 0
     assert seen == [200, 403]
     assert command.main(["--host", "0.0.0.0"], until=visit) == 1
-    assert "offers the server to a network" in capsys.readouterr().err
+    assert "other machines can reach the server" in capsys.readouterr().err
     assert command.main(arguments, until=visit) == 0
     assert "http://127.0.0.1:" in capsys.readouterr().out
     assert command.main(["--crd", str(tmp_path / "missing.yaml")], until=visit) == 1
@@ -436,7 +436,7 @@ def test_the_command_takes_its_token_from_where_nobody_else_reads_it(
     assert command.main(given, until=lambda server: seen.append(server.token)) == 0
     assert seen == ["secret-word"]
     said = capsys.readouterr()
-    assert ("--token shows the token to whoever lists processes" in said.err) == (way == "argument")
+    assert ("everybody who lists processes can read --token" in said.err) == (way == "argument")
     assert "secret-word" not in said.err + said.out
 
 
@@ -444,9 +444,9 @@ def test_the_command_takes_its_token_from_where_nobody_else_reads_it(
     ("arguments", "text"),
     [
         (["--token-file", "{path}/none"], "No such file"),
-        (["--token-file", "/dev/null"], "must hold a token"),
-        (["--token-file", "/dev/zero"], "must hold a token"),
-        (["--token-file", "{path}", "--token", "a"], "give the file alone"),
+        (["--token-file", "/dev/null"], "must have only a token"),
+        (["--token-file", "/dev/zero"], "must have only a token"),
+        (["--token-file", "{path}", "--token", "a"], "give only the file"),
     ],
 )
 def test_a_token_that_cannot_be_read_is_an_error_of_the_command(

@@ -180,7 +180,7 @@ def test_a_write_that_never_gets_through_ends(core: Core, gate: Gate) -> None:
 
 
 def test_without_a_loop_nobody_is_waited_for(core: Core, gate: Gate) -> None:
-    with pytest.raises(RuntimeError, match="takes a server that is started"):
+    with pytest.raises(RuntimeError, match="start the server first"):
         run_sync(put(core, "a", ASKED))
 
 

@@ -138,8 +138,8 @@ def test_the_mishaps_of_watches_and_of_other_requests_are_told_apart() -> None:
     [
         (lambda: FaultRule.answer(200), "not an error"),
         (lambda: FaultRule.answer(600), "not an error"),
-        (lambda: FaultRule.answer(503, verb="touch"), "is not a verb"),
-        (lambda: FaultRule.answer(503, times=0), "would never apply"),
+        (lambda: FaultRule.answer(503, verb="touch"), "verb='touch': use one of"),
+        (lambda: FaultRule.answer(503, times=0), "times=0: use 1 or more"),
         (lambda: FaultRule.answer(503, retry_after=-1), "retry_after"),
         (lambda: FaultRule.answer(503, every=0), "every"),
         (lambda: FaultRule.answer(503, skip=-1), "skip"),
@@ -152,8 +152,8 @@ def test_the_mishaps_of_watches_and_of_other_requests_are_told_apart() -> None:
         (lambda: FaultRule.slow(-1), "bytes_per_second"),
         (lambda: FaultRule.cut(-1), "after"),
         (lambda: FaultRule.stale(0), "behind"),
-        (lambda: FaultRule.lose(verb="watch"), "never applies"),
-        (lambda: FaultRule.end_watch(verb="get"), "never applies"),
+        (lambda: FaultRule.lose(verb="watch"), "cannot apply"),
+        (lambda: FaultRule.end_watch(verb="get"), "cannot apply"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(make: Any, text: str) -> None:
@@ -162,7 +162,7 @@ def test_a_rule_that_makes_no_sense_is_refused(make: Any, text: str) -> None:
 
 
 def test_what_is_no_rule_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"give a list of rules, \[FaultRule"):
+    with pytest.raises(TypeError, match=r"is not a list: give \[FaultRule"):
         FaultSchedule(FaultRule.drop())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not a FaultRule"):
         FaultSchedule(["drop"])  # type: ignore[list-item]

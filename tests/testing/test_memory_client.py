@@ -155,7 +155,7 @@ def test_a_view_sees_and_changes_the_state_of_a_server_that_runs() -> None:
 
 def test_a_view_of_a_server_that_does_not_run_says_so() -> None:
     near = MemoryView(APIServer()).client(metrics=Metrics(), max_retries=0)
-    with pytest.raises(OSError, match="not started"):
+    with pytest.raises(OSError, match="not running"):
         near.get(CONFIG_MAP, "a", namespace="default")
 
 
@@ -192,7 +192,7 @@ def test_a_request_that_comes_as_the_server_stops_is_cut_or_answered() -> None:
         server._loop = Late(server)  # type: ignore[assignment]
         with pytest.raises(ClientError):  # it was cut, or answered: there is no such object
             near.get(CONFIG_MAP, "a", namespace="default")
-        with pytest.raises(OSError, match="not started"):
+        with pytest.raises(OSError, match="not running"):
             near.get(CONFIG_MAP, "a", namespace="default")
 
 

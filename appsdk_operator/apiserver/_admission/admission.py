@@ -286,7 +286,7 @@ class _Mutation:
         except PatchError as error:
             raise internal_error(str(error)) from None
         if not isinstance(after, dict):
-            raise internal_error("the patch makes something of the object that is not an object")
+            raise internal_error("the patch replaces the object by something that is not an object")
         changed = bool(after != before)
         if elsewhere:
             [after] = await conversion.convert([after], invocation.version, reviewed.served)

@@ -113,7 +113,7 @@ class Reviews:
             rules, errors = self._authorizer.rules_for(user, str(spec["namespace"]))
         elif not isinstance(self._authorizer, AllowAll) and MASTERS not in user.groups:
             rules, incomplete = (), True
-            errors = ["the authorizer is a function: it cannot list what it would allow"]
+            errors = ["the authorizer is a function, which cannot list the permissions of a user"]
         listed = [rule.as_object() for rule in dict.fromkeys(rules)]
         status: dict[str, Any] = {
             "resourceRules": [rule for rule in listed if "nonResourceURLs" not in rule],

@@ -287,7 +287,7 @@ def _section(review: Mapping[str, Any], name: str, wanted: str) -> Mapping[str, 
 
 def _check_duration(seconds: Any) -> None:
     if not isinstance(seconds, int) or isinstance(seconds, bool):
-        raise StatusError(400, "TokenRequest: spec.expirationSeconds is a number of seconds")
+        raise StatusError(400, "TokenRequest: spec.expirationSeconds must be an integer")
     why = ""
     if seconds < _SHORTEST:
         why = "may not specify a duration less than 10 minutes"

@@ -80,7 +80,7 @@ def decode(body: bytes) -> dict[str, Any] | None:
         ValueError: it is not a Kubernetes protobuf message.
     """
     if not body.startswith(_MAGIC):
-        raise ValueError("the body does not begin as protobuf of Kubernetes does")
+        raise ValueError("the body does not begin with the prefix of Kubernetes' protobuf")
     envelope = dict(_wire(body[len(_MAGIC) :]))
     type_ = dict(_wire(_data_of(envelope.get(1, b""))))
     version, kind = _text(type_.get(1, b"")), _text(type_.get(2, b""))
@@ -234,7 +234,7 @@ def _read_json(data: bytes) -> Any:
     try:
         return msgspec.json.decode(raw) if raw else None
     except msgspec.DecodeError as error:
-        raise ValueError(f"a field holds no JSON: {error}") from None
+        raise ValueError(f"a field is not JSON: {error}") from None
 
 
 def _read_schema(data: bytes, kind: str, depth: int) -> Any:
@@ -272,13 +272,13 @@ def _text(value: int | bytes) -> str:
 
 def _data_of(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number where bytes are due")
+        raise ValueError("a field has a number instead of bytes")
     return value
 
 
 def _signed(value: int | bytes) -> int:
     if isinstance(value, bytes):
-        raise ValueError("bytes where a number is due")
+        raise ValueError("a field has bytes instead of a number")
     value &= 0xFFFFFFFFFFFFFFFF
     return value - (1 << 64) if value >> 63 else value
 
@@ -297,7 +297,7 @@ def _wire(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         if kind == BYTES:
             size, position = _varint(data, position)
         if size is None or position + size > len(data):
-            raise ValueError("the message is cut short")
+            raise ValueError("the message is truncated or has a field of an unknown wire type")
         yield tag >> 3, data[position : position + size]
         position += size
 
@@ -312,7 +312,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise ValueError("a number is cut short")
+    raise ValueError("a number is truncated or too long")
 
 
 # -- writing ---------------------------------------------------------------------------------

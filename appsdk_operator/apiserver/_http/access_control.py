@@ -70,7 +70,7 @@ class AccessControl:
             ValueError: an option out of its range.
         """
         if rbac and authorizer is not None:
-            raise ValueError("give rbac=True or an authorizer: one of them decides, not both")
+            raise ValueError("rbac=True and authorizer: give only one of them")
         self.is_open: bool = token is None and users is None and not rbac and authorizer is None
         self._authenticator = Authenticator(core.service_account_tokens, is_open=self.is_open)
         self._users = users_by_token(users or {})
@@ -111,9 +111,11 @@ class AccessControl:
     @token.setter
     def token(self, token: str | None) -> None:
         if token is None:
-            raise ValueError("a server with users has an administrator: give another token")
+            raise ValueError(
+                "token=None: authentication cannot be switched off; give another token"
+            )
         if self.is_open:
-            raise ValueError("the server asks for no token: give it one when you make it")
+            raise ValueError("this server has no authentication: give token= when you create it")
         users_by_token({token: ADMIN.info()})
         self._token = token
         self._update_users()
@@ -121,7 +123,7 @@ class AccessControl:
     def set_users(self, users: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace the known users; those of :meth:`token_for` stay."""
         if self.is_open:
-            raise ValueError("the server asks for no token: give it users={} when you make it")
+            raise ValueError("this server has no authentication: give users={} when you create it")
         self._users = users_by_token(users)
         self._update_users()
 

@@ -34,7 +34,7 @@ class _Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Answer a request that could not be handled, without logging it."""
         if request.writer.output_size > 0:
-            raise ConnectionError("the answer had begun when it failed")
+            raise ConnectionError("the request failed after the response had begun")
         text = (message or "").partition("\n")[0] or "malformed request"
         response = status_response(StatusError(status, text))
         response.force_close()

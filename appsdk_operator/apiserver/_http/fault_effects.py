@@ -251,7 +251,7 @@ class FaultyWire:
         self._bytes += len(part)
         if len(part) < len(line):
             self._abort()
-            raise ConnectionError("cut in the middle of an event")
+            raise ConnectionError("a fault rule cut the connection in the middle of an event")
 
     async def _check_events(self, watch: Source) -> bool:
         """Apply the rules that count events; False when the watch ends."""

@@ -144,7 +144,9 @@ class Frontend:
 
     async def _answer(self, request: HttpRequest) -> web.StreamResponse:
         if request.protocol_version.major != 1:
-            raise StatusError(505, "unsupported protocol version: this server has HTTP/1.1 and 1.0")
+            raise StatusError(
+                505, "unsupported protocol version: this server supports HTTP/1.1 and 1.0"
+            )
         if _BAD_ESCAPE.search(request.raw_path.partition("?")[0]):
             return web.Response(status=400, text="400 Bad Request")
         route = parse_path(request.raw_path)
@@ -436,5 +438,7 @@ async def _body(request: HttpRequest) -> bytes:
     except TimeoutError:
         raise StatusError(408, "the body of the request did not arrive", reason="Timeout") from None
     except web.PayloadAccessError:
-        raise ConnectionError("the connection ended before the body did") from None
+        raise ConnectionError(
+            "the client closed the connection before the end of the body"
+        ) from None
     return b"".join(parts)

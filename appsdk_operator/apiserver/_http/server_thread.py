@@ -112,7 +112,7 @@ class ServerThread:
             self._thread.join(_JOIN_TIMEOUT)
             if self._thread.is_alive():
                 raise RuntimeError(
-                    f"the thread {self._thread.name} of a server did not end within "
+                    f"the server's thread {self._thread.name} did not end within "
                     f"{_JOIN_TIMEOUT:g} s"
                 )
             self._thread = None

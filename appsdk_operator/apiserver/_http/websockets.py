@@ -44,7 +44,7 @@ async def accept(request: HttpRequest) -> web.WebSocketResponse:
     try:
         await response.prepare(request)
     except web.HTTPException as error:
-        raise StatusError(error.status, error.text or "no WebSocket") from None
+        raise StatusError(error.status, error.text or "not a WebSocket handshake") from None
     return response
 
 

@@ -260,7 +260,7 @@ def parse(given: Any) -> FieldSet:
         ValueError: it is not a set of fields.
     """
     if not isinstance(given, dict):
-        raise ValueError("a set of fields is an object")
+        raise ValueError("a set of fields must be an object")
     fields: FieldSet = {}
     for element, below in given.items():
         if element == SELF:

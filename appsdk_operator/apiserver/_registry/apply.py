@@ -73,7 +73,7 @@ def _read(body: bytes) -> tuple[Any, list[str]]:
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice: YAML tells the line")
+        raise ValueError("a key is duplicate: the YAML parser finds its line")
     return found
 
 

@@ -50,7 +50,9 @@ def yaml_text(body: bytes) -> bytes:
         ValueError: it is too long.
     """
     if len(body) > _YAML_LIMIT:
-        raise ValueError(f"the embedded server reads {_YAML_LIMIT} bytes of YAML: send JSON")
+        raise ValueError(
+            f"the embedded server reads at most {_YAML_LIMIT} bytes of YAML: send JSON"
+        )
     return body
 
 

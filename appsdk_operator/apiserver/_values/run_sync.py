@@ -22,4 +22,4 @@ def run_sync(coroutine: Coroutine[Any, Any, _T]) -> _T:
         result: _T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a webhook has to be asked: that takes a server that is started")
+    raise RuntimeError("this needs a call of a webhook: start the server first")

@@ -36,11 +36,12 @@ class User:
         groups, extra = info.get("groups") or (), info.get("extra") or {}
         if unknown or not name or not isinstance(name, str) or not isinstance(uid, str):
             raise ValueError(
-                f"user {dict(info)!r}: give a username, and if need be uid, groups and extra"
+                f"user {dict(info)!r}: give username, and optionally uid, groups and extra"
             )
         if isinstance(groups, str) or not isinstance(extra, Mapping):
             raise ValueError(
-                f"user {name!r}: groups is a list of names, extra a mapping to lists of values"
+                f"user {name!r}: groups must be a list of names, and extra a mapping to lists of "
+                "values"
             )
         values = {str(key).lower(): tuple(map(str, found)) for key, found in extra.items()}
         return cls(name, uid, tuple(map(str, groups)), values)

@@ -117,7 +117,7 @@ class WebhookClient:
             name = config["service"]["name"]
             raise CallError(f'{prefix}service "{name}" not found')
         if not hasattr(asyncio.get_running_loop(), "create_connection"):
-            raise CallError(f"{prefix}a server without sockets calls nobody")
+            raise CallError(f"{prefix}this server has no network: use an APIServer")
         try:
             async with asyncio.timeout(seconds):
                 try:
