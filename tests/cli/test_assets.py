@@ -245,7 +245,7 @@ def test_an_archive_is_installed_from_standard_input(
     )
     assert (store / "1.34.0-linux-mips/etcd").is_file()
     assert sideload(monkeypatch, archive("1.34.0", ["etcd"]), "1.34.1") == 1
-    assert "has no kube-apiserver" in capsys.readouterr().err
+    assert "lacks kube-apiserver" in capsys.readouterr().err
     assert sideload(monkeypatch, b"nothing", "1.34.1") == 1
     assert "cannot be unpacked" in capsys.readouterr().err
     assert sideload(monkeypatch, archive("1")[:-40], "1.34.1") == 1

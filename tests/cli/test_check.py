@@ -106,7 +106,7 @@ def test_a_kustomization_that_names_a_missing_file_is_found(
     (base / "network_policy.yaml").unlink()
     assert cli.main(["manifests", "checked_six:app"]) == 0
     assert cli.main(["check", "checked_six:app"]) == 1
-    assert "kustomization.yaml names network_policy.yaml" in capsys.readouterr().out
+    assert "kustomization.yaml names the file network_policy.yaml" in capsys.readouterr().out
     path = base / "kustomization.yaml"
     remote = "- https://example.com/more.yaml\n"
     path.write_text(path.read_text().replace("- network_policy.yaml\n", remote))

@@ -215,7 +215,7 @@ def test_the_order_of_additions_makes_no_difference(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["kind", "Bucket"], "has a kind of Bucket already"),
+        (["kind", "Bucket"], "already has a kind of Bucket"),
         (["webhook", "Volume"], "add kind Volume"),
         (["controller", "Volume"], "neither the project nor Kubernetes has a kind Volume"),
         (["webhook", "Bucket", "--cluster-scoped"], "has the scope of its kind"),

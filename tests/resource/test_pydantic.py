@@ -147,7 +147,7 @@ class PydanticData:
     ("view", "remedy"),
     [
         (Changeable, r"can be changed .* pydantic\.BaseModel\(frozen=True\)"),
-        (PydanticData, r"pydantic's dataclasses.* class PydanticData\(pydantic\.BaseModel, frozen"),
+        (PydanticData, r"dataclass of pydantic.* class PydanticData\(pydantic\.BaseModel, frozen"),
     ],
 )
 def test_a_class_that_cannot_be_is_refused_with_what_to_use(view: Any, remedy: str) -> None:
