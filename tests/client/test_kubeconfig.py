@@ -257,6 +257,12 @@ def test_proxies_come_from_the_file_or_the_environment(tmp_path, monkeypatch, po
     assert (config.proxy_url, config.no_proxy) == ("http://own:1", ())
 
 
+@pytest.mark.parametrize("name", ["ALL_PROXY", "all_proxy"])
+def test_a_proxy_for_all_schemes_is_not_used_as_by_go_programs(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(name, "socks5h://proxy:1080")
+    assert ClientConfig.from_kubeconfig(write(tmp_path)).proxy_url is None
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.8.9.1", "[::1]"])
 def test_a_proxy_of_the_environment_is_not_for_loopback_but_one_of_the_file_is(
     tmp_path, monkeypatch, host

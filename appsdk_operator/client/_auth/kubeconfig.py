@@ -158,9 +158,12 @@ def _home_file() -> Path:
 
 
 def _proxy_from_environment(server: str) -> dict[str, Any]:
-    """The options for the proxy of the environment; none for loopback, as for Go programs."""
+    """The options for the proxy of the environment; none for loopback, as for Go programs.
+
+    Like these it takes no ``ALL_PROXY``, which often names a SOCKS proxy for other programs.
+    """
     proxies = urllib.request.getproxies_environment()
-    proxy = proxies.get(urlsplit(server).scheme) or proxies.get("all")
+    proxy = proxies.get(urlsplit(server).scheme)
     if not proxy or _is_loopback(urlsplit(server).hostname or ""):
         return {}
     if "://" not in proxy:
