@@ -93,7 +93,7 @@ class FaultRule:
     >>> FaultRule.answer(200)
     Traceback (most recent call last):
     ...
-    ValueError: status 200 is not an error: use 400 to 599
+    ValueError: status=200 is not an error: use 400 to 599
     """
 
     action: str

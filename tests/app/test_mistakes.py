@@ -28,7 +28,7 @@ from tests.app.test_managers import Calls, bucket, eventually, made, running
     [
         ("Team_A", "lower-case letters, digits and '-'"),
         ("a" * 64, "at most 63"),
-        ("Team-*", "lower-case letters, digits and '-'|patterns are for"),
+        ("Team-*", "lower-case letters, digits and '-'|take patterns"),
     ],
 )
 def test_what_no_namespace_can_be_called_is_refused_wherever_namespaces_are_followed(

@@ -353,8 +353,13 @@ def test_a_body_that_ends_early_is_refused(target: Target) -> None:
         client.sendall(head.encode() + GOOD[:50])
         # Without the end of the TLS session: an alert says that something is missing.
         socket.socket.shutdown(client, socket.SHUT_WR)
-        with pytest.raises(ssl.SSLError, match="ALERT_DECODE_ERROR"):
-            answer_of(client)
+        found: object
+        try:
+            found = answer_of(client).status
+        except ssl.SSLError as error:
+            found = error.reason
+        # Before 3.11.4 Python took that for an end like any other.
+        assert found in ("TLSV1_ALERT_DECODE_ERROR", "SSLV3_ALERT_DECODE_ERROR", 400)
 
 
 def test_connections_that_end_anywhere_harm_nobody(target: Target) -> None:

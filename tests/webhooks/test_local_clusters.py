@@ -112,7 +112,7 @@ def test_no_docker_and_no_network_are_errors_that_ask_for_the_host(tmp_path: Pat
 def test_only_contexts_of_development_are_allowed() -> None:
     assert allowed_context(["prod", "kind-a"], LOCAL_CONTEXTS, "https://x") == "kind-a"
     assert allowed_context(["prod"], ["pr*"], "https://x") == "prod"
-    with pytest.raises(PermissionError, match=r"its context is prod, .* by contexts=\['prod'\]"):
+    with pytest.raises(PermissionError, match=r"its context is prod, .* give contexts=\['prod'\]"):
         allowed_context(["prod"], LOCAL_CONTEXTS, "https://x")
     with pytest.raises(PermissionError, match=r"no kubeconfig has it, .* unsafe_any_cluster=True"):
         allowed_context([], LOCAL_CONTEXTS, "https://x")
