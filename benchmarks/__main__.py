@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import _guard, _page, _plots
+from benchmarks import _guard, _page, _plots, instructions
 from benchmarks._contestants import all_contestants
 from benchmarks._environment import environment, versions
 from benchmarks._job import Case, Entry, Group, Job
@@ -17,6 +17,7 @@ from benchmarks._replay import ROOT
 from benchmarks._report import as_text
 from benchmarks._results import CaseResult, Results, all_jobs
 from benchmarks._run import run_job
+from hack import import_figures
 
 DOCS = ROOT / "docs"
 
@@ -49,7 +50,12 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write docs/performance.md, docs/measurements.md and plots",
     )
-    add("--guard", action="store_true", help="status 1 where a hot path has become much slower")
+    add(
+        "--guard",
+        action="store_true",
+        help="status 1 where a hot path has become much slower, or takes 2 %% more instructions, "
+        "or an import loads 2 %% more",
+    )
     add("--list", action="store_true", help="print the jobs and contestants, and do nothing")
     return parser
 
@@ -124,7 +130,15 @@ def _run(options: argparse.Namespace, job: Job) -> list[CaseResult]:
 
 
 def _is_guarded(options: argparse.Namespace, results: Results) -> bool:
-    """Whether the hot paths are as fast as ever."""
+    """Whether the hot paths are as fast, and the kit as light, as ever."""
+    kept = [_are_times_kept(options, results)]
+    if not options.read:
+        kept.append(instructions.is_kept(print))
+        kept.append(import_figures.is_kept(lambda text: print(f"guard: {text}")))
+    return all(kept)
+
+
+def _are_times_kept(options: argparse.Namespace, results: Results) -> bool:
     bad = {bound.job for bound in _guard.failing(results, print)}
     if not bad or options.read:
         return not bad
