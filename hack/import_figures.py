@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import CodeType
@@ -46,7 +46,11 @@ print(json.dumps({
 """
 """What a process loaded: the modules of the kit, its classes that attrs made, which are as slow to
 make as thirty structs each, and the modules of others."""
-_OF_ENVIRONMENT: Final = ("bytes of bytecode", "other modules")
+_DEPENDS_ON: Final = {
+    "bytes of bytecode": {"python"},
+    "other modules": {"python", "attrs", "msgspec"},
+}
+"""What of the environment decides a figure, besides the kit."""
 
 
 def measured() -> dict[str, dict[str, int]]:
@@ -79,7 +83,7 @@ def _bytecode_size(file: str) -> int:
 
 
 def environment() -> dict[str, str]:
-    """What bytecode and the modules of others depend on."""
+    """What some figures depend on."""
     return {
         "python": ".".join(platform.python_version_tuple()[:2]),
         **{name: version(name) for name in ("attrs", "msgspec")},
@@ -90,22 +94,28 @@ def raised(
     known: Mapping[str, Mapping[str, int]],
     found: Mapping[str, Mapping[str, int]],
     *,
-    in_same_environment: bool,
+    differing: Collection[str] = (),
 ) -> list[str]:
     """The figures that are more than :data:`TOLERANCE` above the known ones, as text.
 
     Args:
         known: the figures of the file.
         found: the figures now.
-        in_same_environment: whether the figures that depend on it are compared, too.
+        differing: what of the environment is not as it was; figures that depend on it are not
+            compared.
     """
     return [
         f"importing {name}: {was:,} {what} were {now:,} now, at most {bound(was):,}"
         for name, figures in known.items()
         for what, was in figures.items()
         if (now := found[name][what]) > bound(was)
-        and (in_same_environment or what not in _OF_ENVIRONMENT)
+        and _DEPENDS_ON.get(what, set()).isdisjoint(differing)
     ]
+
+
+def differing(of: Mapping[str, str]) -> set[str]:
+    """What of the environment is not as ``of`` has it."""
+    return {name for name, version in environment().items() if version != of.get(name)}
 
 
 def bound(figure: int) -> int:
@@ -120,7 +130,7 @@ def is_kept(tell: Callable[[str], object]) -> bool:
     for name, figures in found.items():
         counts = ", ".join(f"{value:,} {what}" for what, value in figures.items())
         tell(f"importing {name}: {counts}")
-    problems = raised(content["figures"], found, in_same_environment=content["of"] == environment())
+    problems = raised(content["figures"], found, differing=differing(content["of"]))
     for problem in problems:
         tell(problem)
     if problems:
