@@ -41,8 +41,10 @@ TOLERANCE: Final = 0.02
 """How much more passes."""
 _ALIKE: Final = 0.01
 """How far loops may be apart in environments that are the same. Addresses make up to 0.5 %."""
-_SECONDS: Final = 1800.0
+_SECONDS: Final = 900.0
 """The longest run, on a machine that does much else."""
+_UNKNOWN: Final = re.compile("unhandled instruction|Illegal instruction|unrecognised")
+"""What valgrind says of a processor that is newer than it is."""
 _WORKER: Final = "benchmarks._counted"
 _ADVICE: Final = (
     "guard: take them out again, or raise the figures with `python -m benchmarks.instructions "
@@ -99,7 +101,7 @@ def counted(patterns: Sequence[str] = ("*",)) -> Counts:
     """Count the loops, and the work whose names match.
 
     Raises:
-        NotCountable: that is not possible here.
+        NotCountable: that is not possible here, or takes too long.
         RuntimeError: the work has failed; the text has its errors.
     """
     # It imports much of the kit.
@@ -119,7 +121,10 @@ def counted(patterns: Sequence[str] = ("*",)) -> Counts:
         run = _run(names, from_start=True)
     if not run.counts and not _runs_under_valgrind():
         raise NotCountable("valgrind cannot run this interpreter")
-    if failed := [name for name in names if name not in run.counts]:
+    failed = [name for name in names if name not in run.counts]
+    if failed and _UNKNOWN.search(run.errors):
+        raise NotCountable(f"valgrind does not know this processor: {run.errors}")
+    if failed:
         raise RuntimeError(f"{', '.join(failed)} failed under valgrind: {run.errors}")
     if not all(run.counts[name] for name in LOOPS):
         raise NotCountable("callgrind does not see where the work begins and ends")
@@ -164,7 +169,7 @@ def _run(names: Sequence[str], *, from_start: bool) -> _Run:
                 timeout=_SECONDS,
             )
         except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"the work did not end within {_SECONDS:g} s") from error
+            raise NotCountable(f"the work did not end within {_SECONDS:g} s") from error
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         counts = {
             line["name"]: round(_last_count(Path(folder), line["process"]) / line["steps"])
