@@ -105,6 +105,11 @@ class Model:
         self.freshen(source, event)
         first = self.first(source)
         if self.is_old_news(source, event, first):
+            known = None if self.shown is None else self.shown[source]
+            if action is CREATE and known is not None and known[0] == uid:
+                for at in [at for at, w in self.waiting.items() if w.action is DELETE]:
+                    if at[2] == uid and at[1] != source:
+                        del self.waiting[at]
             return Expected()
         if action is not DELETE and not self.may_help(source, event):
             return Expected()
@@ -657,6 +662,14 @@ outcomes = st.sampled_from(
     before=None,
     steps=["spec", "finalizer", "seconds", "second"],
     outcomes=[("fails", 4.0)],
+    answers=[],
+)
+@example(  # a late target that was shown an object before the call of its deletion elsewhere failed
+    how="watcher",
+    has_generations=True,
+    before=["later spec", "later over"],
+    steps=["spec", "spec", "spec"],
+    outcomes=[("ok", 0.0), ("ok", 0.0), ("fails", 1.0)],
     answers=[],
 )
 @example(  # a late target that was not concerned by the change with which the server went back

@@ -181,6 +181,11 @@ class PendingCalls:
             own += [c for c in self.calls if c.action is _DELETE and c.source is not source]
         same = [call for call in own if call.latest.uid == event.object.uid]
         if not self.target.delivered.accept(key, event, None if first is None else first.seen):
+            if action is _CREATE and self.target.delivered.has(key, event.object.uid):
+                # It was shown here already, and is not gone from where it was before.
+                for call in same:
+                    if call.action is _DELETE and call.source is not source:
+                        self._remove(call)
             return _NOTHING
         is_in_vain = any(c.is_terminal and not self._is_changed(c, event) for c in same)
         if is_in_vain and action is not _DELETE and self.target.level_based is None:
