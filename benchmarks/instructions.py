@@ -231,11 +231,14 @@ def raised(known: Counts, found: Counts, tell: Callable[[str], object]) -> list[
         if was is None:
             tell(f"{title}: not compared: the file has no figure for it in this environment")
             continue
-        is_fine = count <= was * (1 + TOLERANCE)
         more = count / was - 1
-        tell(f"{title}, {was:,} in the file, {more:+.1%}: {'ok' if is_fine else 'TOO MANY'}")
-        if not is_fine:
+        verdict = "ok"
+        if count > was * (1 + TOLERANCE):
+            verdict = "TOO MANY"
             bad.append(name)
+        elif count < was * (1 - TOLERANCE):
+            verdict = "ok, and to be written, so that it stays"
+        tell(f"{title}, {was:,} in the file, {more:+.1%}: {verdict}")
     return bad
 
 

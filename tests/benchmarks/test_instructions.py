@@ -48,12 +48,18 @@ def guarded(path: Path, *counts: Counts) -> tuple[bool, str, list[Sequence[str]]
     return is_kept, "\n".join(said), asked
 
 
-@pytest.mark.parametrize("now", [500, 1_000, 1_020])
+@pytest.mark.parametrize("now", [980, 1_000, 1_020])
 def test_two_percent_more_are_let_pass(path: Path, now: int) -> None:
     is_kept, said, _ = guarded(path, found(watch=now, list=5_000))
     assert is_kept
     more = f"{now / 1_000 - 1:+.1%}"
     assert f"guard: instructions: watch: {now:,}, 1,000 in the file, {more}: ok" in said
+
+
+def test_who_has_made_it_cheaper_is_asked_to_write_that(path: Path) -> None:
+    is_kept, said, _ = guarded(path, found(watch=970, list=5_000))
+    assert is_kept
+    assert "watch: 970, 1,000 in the file, -3.0%: ok, and to be written, so that it stays" in said
 
 
 def test_more_than_that_fails_if_it_is_counted_twice(path: Path) -> None:
