@@ -82,12 +82,17 @@ def own(name: str = "thing-operator", **options: Any) -> App:
     return app
 
 
-def test_a_change_while_the_operator_was_down_is_an_update_from_what_was_handled(
-    calls: Calls,
-) -> None:
+def with_add_and_update(calls: Calls) -> App:
     app = own()
     app.on_add(THING)(calls.of("add"))
     app.on_update(THING)(calls.update())
+    return app
+
+
+def test_a_change_while_the_operator_was_down_is_an_update_from_what_was_handled(
+    calls: Calls,
+) -> None:
+    app = with_add_and_update(calls)
     with World(THING, app) as world:
         world.create("a", {"a": 1, "b": 1})
         world.settle()
@@ -104,9 +109,7 @@ def test_a_change_while_the_operator_was_down_is_an_update_from_what_was_handled
     "state", [{"at": {"/metadata": "x"}}, {"at": {"": 1}}, {"all": {"metadata": "x"}}], ids=repr
 )
 def test_a_record_that_somebody_has_edited_ends_no_operator(state: Any, calls: Calls) -> None:
-    app = own()
-    app.on_add(THING)(calls.of("add"))
-    app.on_update(THING)(calls.update())
+    app = with_add_and_update(calls)
     with World(THING, app) as world:
         world.create("a", {"a": 1, "b": 1})
         world.settle()
@@ -457,9 +460,7 @@ def test_of_secrets_no_value_is_kept() -> None:
 
 
 def test_a_copy_of_an_object_is_not_taken_for_it(calls: Calls) -> None:
-    app = own()
-    app.on_add(THING)(calls.of("add"))
-    app.on_update(THING)(calls.update())
+    app = with_add_and_update(calls)
     with World(THING, app) as world:
         world.create("a", {"a": 1})
         world.run(60)
@@ -475,9 +476,7 @@ def test_a_copy_of_an_object_is_not_taken_for_it(calls: Calls) -> None:
     "text", ["", "{", "[]", "null", '{"v":9}', '{"v":1,"uid":"u"}', "[" * 9999]
 )
 def test_a_record_that_somebody_has_spoilt_is_none(calls: Calls, text: str) -> None:
-    app = own()
-    app.on_add(THING)(calls.of("add"))
-    app.on_update(THING)(calls.update())
+    app = with_add_and_update(calls)
     with World(THING, app) as world:
         world.create("a", {"a": 1})
         world.run(60)
