@@ -189,8 +189,8 @@ class RegisteredTarget:
             return False
         try:
             is_concerned: object = self.selective.concerns(event.old, event.object)
-            if is_concerned is True:  # asked of nearly every update
-                return False
+            if is_concerned is True or is_concerned is False:  # asked of nearly every update
+                return not is_concerned
             return not no_awaitable("concerns", is_concerned)
         except BaseException as error:
             if is_interrupt(error):
