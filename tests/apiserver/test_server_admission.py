@@ -687,6 +687,17 @@ def test_the_trust_of_webhooks_that_are_gone_is_not_kept(monkeypatch: pytest.Mon
     assert len(contexts) < 100
 
 
+def test_the_client_ends_right_after_a_webhook_has_closed_the_connection() -> None:
+    async def call(hooks: WebhookServer) -> None:
+        client = WebhookClient()
+        kinds = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+        await client.post(hooks.client("one"), {**kinds, "request": {"uid": "u"}}, 10)
+        await client.close()
+
+    with WebhookServer() as hooks:
+        asyncio.run(call(hooks))
+
+
 @pytest.mark.parametrize(("days", "relation"), [(-400, "after"), (2, "before")])
 def test_a_certificate_is_not_valid_at_this_time(api: Api, days: int, relation: str) -> None:
     with WebhookServer(valid_in=days * 86400.0) as hooks:

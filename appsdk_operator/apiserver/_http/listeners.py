@@ -8,6 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
+from appsdk_operator.apiserver._transports import transport_of_socket
+
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens, for an event loop.
@@ -42,17 +44,6 @@ async def close_listeners(server: asyncio.Server) -> None:
         asyncio.get_running_loop().remove_reader(listener)
     await run_ready_callbacks()
     server.close()
-
-
-def transport_of_socket(transport: asyncio.Transport) -> asyncio.Transport:
-    """The transport beneath TLS, or ``transport`` itself.
-
-    It can always be aborted. That of TLS waits for the goodbye of its peer when it is closed, and
-    is inert from the second close on.
-    """
-    protocol: Any = getattr(transport, "_ssl_protocol", None)
-    beneath: asyncio.Transport | None = getattr(protocol, "_transport", None)
-    return transport if beneath is None else beneath
 
 
 class ClosableServer(web.Server):

@@ -17,6 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 import aiohttp
 import msgspec
 
+from appsdk_operator.apiserver._transports import transport_of_socket
 from appsdk_operator.apiserver._values import go_json
 from appsdk_operator.apiserver._webhooks.certificate_errors import (
     certificate_error,
@@ -68,7 +69,8 @@ class _Connector(aiohttp.TCPConnector):
     async def _wrap_create_connection(self, *args: Any, **options: Any) -> Any:
         # aiohttp offers no other access to the transport of a cancelled call.
         made = await super()._wrap_create_connection(*args, **options)
-        self.transports.add(made[0])
+        # That of TLS could not be aborted once aiohttp has closed it twice.
+        self.transports.add(transport_of_socket(made[0]))
         return made
 
 
