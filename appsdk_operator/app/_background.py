@@ -75,15 +75,23 @@ class Live(Generic[SpecT_co, StatusT_co]):
 class _Run:
     """One call of the function, for one object."""
 
-    def __init__(self, key: ObjectKey, obj: Object[Any, Any], clock: Clock) -> None:
+    def __init__(
+        self, key: ObjectKey, obj: Object[Any, Any], client: ClientLike, clock: Clock
+    ) -> None:
         self.key = key
-        self.object = obj
+        self.uid = obj.uid
+        self.live = Live(client, obj)
         self.stop = StopSignal(clock=clock)
         self.thread: threading.Thread | None = None
         self.cancel: Callable[[], None] | None = None
         """Cancels the coroutine, on its loop."""
         self.expires: float | None = None
         """When its grace is over; None: it was not asked to end, or that was noted."""
+
+    @property
+    def seen(self) -> Object[Any, Any]:
+        """The state of its object that the function has seen last."""
+        return self.live._newest  # noqa: SLF001 - no attribute for users
 
 
 @final
@@ -175,7 +183,7 @@ class BackgroundRunner:
         """Whether a run for this very object has not ended."""
         with self._changed:
             run = self._runs.get(obj.key)
-            return run is not None and run.object.uid == obj.uid
+            return run is not None and run.uid == obj.uid
 
     def place_for(self, obj: Object[Any, Any]) -> str:
         """The line at which the run for the object is, for texts; ``""`` if it is not known."""
@@ -286,7 +294,7 @@ class BackgroundRunner:
                 act = state.next(now, is_open=is_open)
                 if act is Act.START:
                     assert state.running is not None
-                    run = self._runs[key] = _Run(key, state.running, self._clock)
+                    run = self._runs[key] = _Run(key, state.running, self._client, self._clock)
                     started.append(run)
                 elif act is Act.STOP:
                     run = self._runs[key]
@@ -299,6 +307,10 @@ class BackgroundRunner:
                     and present.expires <= now
                 ):
                     present.expires = None
+                    if present.cancel is not None:
+                        # The kit warns of one that goes on after its cancellation, too.
+                        present.expires = now + GRACE
+                        heapq.heappush(self._times, (present.expires, key))
                     expired.append(present)
                 if state.is_forgettable:
                     del self._states[key]
@@ -310,17 +322,16 @@ class BackgroundRunner:
             self._start(run, threads, loop, host)
 
     def _start(self, run: _Run, threads: ThreadGroup, loop: LoopPart, host: _Host | None) -> None:
-        live = Live(self._client, run.object)
         try:
             if host is not None:
-                host.start(lambda: self._call_async(run, live))
+                host.start(lambda: self._call_async(run))
                 return
 
             def call() -> None:
                 error: BaseException | None = None
                 try:
                     with loop.bound():
-                        check_nothing(self._callback, settle(self.function(live, run.stop)))
+                        check_nothing(self._callback, settle(self.function(run.live, run.stop)))
                 except BaseException as raised:
                     error = raised
                 self._ended(run, error)
@@ -329,7 +340,7 @@ class BackgroundRunner:
         except Exception as error:  # no thread is left
             self._ended(run, error)
 
-    async def _call_async(self, run: _Run, live: Live[Any, Any]) -> None:
+    async def _call_async(self, run: _Run) -> None:
         import asyncio
 
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -341,7 +352,7 @@ class BackgroundRunner:
         run.cancel = cancel
         error: BaseException | None = None
         try:
-            check_nothing(self._callback, await self.function(live, run.stop))
+            check_nothing(self._callback, await self.function(run.live, run.stop))
         except asyncio.CancelledError as raised:
             if not run.stop.is_set():
                 error = RuntimeError("it was cancelled, but the kit had not asked it to end")
@@ -353,7 +364,7 @@ class BackgroundRunner:
 
     def _expire(self, run: _Run) -> None:
         """The grace of a run is over."""
-        cancel = run.cancel
+        cancel, run.cancel = run.cancel, None
         if cancel is not None:
             _log.warning(
                 "%s has not ended %g s after its stop for %s: the kit cancels it",
@@ -388,8 +399,7 @@ class BackgroundRunner:
             if error is None:
                 state.returned()
             else:
-                newest = run.object if state.wanted is None else state.wanted
-                state.failed(newest, delay, attempt, self._clock.monotonic())
+                state.failed(run.seen, delay, attempt, self._clock.monotonic())
                 if state.due is not None:
                     heapq.heappush(self._times, (state.due, run.key))
             del self._runs[run.key]

@@ -127,8 +127,8 @@ class BackgroundState:
         """The run has raised an error; if it was asked to end, that says nothing of the next one.
 
         Args:
-            obj: the newest state of its object.
-            delay: seconds until it may start again; None: not for this state.
+            obj: the state of its object that the run has seen last.
+            delay: seconds until it may start again; None: not for that state.
             attempt: the number of the next attempt.
             now: the monotonic time.
         """
@@ -138,7 +138,11 @@ class BackgroundState:
             return
         self.attempt = attempt
         if delay is None:
-            self._refused = obj
+            wanted = self.wanted
+            if wanted is not None and self.relents(obj, wanted):
+                self.attempt = 0
+            else:
+                self._refused = obj
         else:
             self.due = now + delay
 

@@ -251,6 +251,36 @@ def test_what_is_given_up_starts_again_when_the_object_changes_and_shows_till_th
     assert calls.all == ["1", "2"]
 
 
+@FLAVOURS
+def test_a_refusal_of_a_former_state_is_none_of_the_present_one(function: Any) -> None:
+    calls, changed = Calls(), StopSignal()
+
+    def refuses(live: Live[Any, Any], stop: StopSignal) -> None:
+        version = live.object.resource_version
+        calls.add(version)
+        if version == "1":
+            changed.wait()
+            raise TerminalError("a wrong size")
+        stop.wait()
+
+    async def refuses_async(live: Live[Any, Any], stop: StopSignal) -> None:
+        version = live.object.resource_version
+        calls.add(version)
+        if version == "1":
+            await changed.wait_async()
+            raise TerminalError("a wrong size")
+        await stop.wait_async()
+
+    case = Case(refuses if function is waits else refuses_async)
+    with running(case):
+        case.see(thing())
+        calls.wait_for("1")
+        case.see(thing(version=2))
+        changed.set()
+        calls.wait_for("2")
+    assert calls.all == ["1", "2"]
+
+
 def test_a_policy_that_gives_up_or_fails_ends_it_and_an_error_may_name_its_delay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -389,10 +419,14 @@ def test_a_coroutine_that_ignores_its_stop_is_cancelled_and_waited_for(
         clock.advance(GRACE)
         calls.wait_for("cancelled")
         assert case.runner.is_running_for(one)
+        assert "has not ended 10 s after its stop for default/a: the kit cancels it" in caplog.text
+        clock.advance(GRACE)
+        eventually(lambda: "the next step waits for it" in caplog.text)
+        clock.advance(GRACE)
         may_end.set()
         case.wait_for_phase("idle")
     assert calls.all == [("begins", "1"), "cancelled", "ends"]
-    assert "the kit cancels it" in caplog.text
+    assert caplog.text.count("has not ended") == 2
 
 
 def test_a_coroutine_that_is_cancelled_by_somebody_else_starts_again(

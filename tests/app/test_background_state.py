@@ -42,6 +42,8 @@ class Model:
     now: float = 0.0
     run: str = ""
     """The uid of the run that has not ended."""
+    seen: Thing = Thing("")
+    """The state that this run has seen last."""
     is_asked_to_end: bool = False
     returned: set[str] = attrs.field(factory=set)
     """The uids of objects for which it has returned by itself."""
@@ -91,7 +93,8 @@ class Player:
                 assert model.obj is not None, "no run outlives its object"
                 assert self.state.running.uid == model.obj.uid, "it runs for the present object"
                 assert model.may_start, "it starts when it is due, and not once it is over"
-                model.run, model.is_asked_to_end = model.obj.uid, False
+                model.run, model.seen = model.obj.uid, model.obj
+                model.is_asked_to_end = False
                 model.began, model.due = model.now, 0.0
             else:
                 assert model.must_stop, "it is stopped for a reason"
@@ -118,7 +121,18 @@ class Player:
     def begin_anew(self) -> None:
         self.model.refused, self.model.due, self.model.attempt = None, 0.0, 0
 
+    def relent(self) -> None:
+        """What it has refused is not the present state."""
+        if self.model.refused not in (None, self.model.obj):
+            self.model.refused, self.model.attempt = None, 0
+
     # Inputs.
+
+    def read(self, _: bool) -> None:
+        """The run reads the state of its object."""
+        model = self.model
+        if model.obj is not None and model.obj.uid == model.run:
+            model.seen = model.obj
 
     def make(self, is_wanted: bool) -> None:
         """Another object of the name; the deletion of the former one may be delivered or not."""
@@ -139,6 +153,7 @@ class Player:
     def resync(self, is_wanted: bool) -> None:
         """The same state again; what is wanted may depend on more, such as a pause."""
         if self.model.obj is not None:
+            self.relent()
             self.model.is_wanted = is_wanted
             self.state.see(self.model.obj, is_wanted=is_wanted)
 
@@ -169,7 +184,7 @@ class Player:
             if is_present and not model.is_asked_to_end:
                 assert number == (0 if first else model.attempt), "failures in a row are counted"
                 model.attempt, model.due = number + 1, model.now + DELAY
-            self.state.failed(model.obj or Thing(model.run), DELAY, number + 1, model.now)
+            self.state.failed(model.seen, DELAY, number + 1, model.now)
         model.run, model.is_asked_to_end = "", False
 
     def give_up(self, _: bool) -> None:
@@ -178,8 +193,10 @@ class Player:
             return
         is_present = model.obj is not None and model.obj.uid == model.run
         if is_present and not model.is_asked_to_end:
-            model.refused, model.attempt, model.due = model.obj, 1, 0.0
-        self.state.failed(model.obj or Thing(model.run), None, 1, model.now)
+            model.due, model.attempt, model.refused = 0.0, 1, model.seen
+            if model.is_wanted:
+                self.relent()
+        self.state.failed(model.seen, None, 1, model.now)
         model.run, model.is_asked_to_end = "", False
 
     def close(self, is_open: bool) -> None:
@@ -189,7 +206,7 @@ class Player:
         self.model.now += LONG_RUN if is_long else 2.0
 
 
-INPUTS = ("make", "change", "resync", "go", "go_late", "end", "give_up", "close", "wait")
+INPUTS = ("make", "change", "resync", "go", "go_late", "read", "end", "give_up", "close", "wait")
 NOT_LOOKED_AT = ("not looked at", True)
 """The next input is not looked at before another one comes."""
 SINGLE = st.tuples(st.sampled_from(INPUTS), st.booleans()).map(lambda one: [one])
@@ -200,6 +217,7 @@ THEMES = st.sampled_from(
         [NOT_LOOKED_AT, ("make", True), ("end", False)],
         [("resync", False), ("resync", True)],
         [("give_up", True), ("resync", True)],
+        [("change", True), ("read", True), ("give_up", True)],
         [NOT_LOOKED_AT],
     ]
 )
@@ -296,6 +314,10 @@ def gives_up_after_a_stop(self: Any, obj: Any, delay: Any, attempt: int, now: fl
     _failed(self, obj, delay, attempt, now)
 
 
+def refuses_what_it_has_not_seen(self: Any, obj: Any, delay: Any, attempt: int, now: float) -> None:
+    _failed(self, self.wanted or obj, delay, attempt, now)
+
+
 def never_relents(self: Any, obj: Any, *, is_wanted: bool) -> None:
     refused = self._refused
     _see(self, obj, is_wanted=is_wanted)
@@ -337,6 +359,7 @@ def never_fails_anew(self: Any, now: float) -> int:
         ("returned", is_over_after_a_stop),
         ("returned", takes_the_end_of_the_former_for_its_own),
         ("failed", gives_up_after_a_stop),
+        ("failed", refuses_what_it_has_not_seen),
         ("see", never_relents),
         ("see", forgets_a_refusal),
         ("see", delays_a_namesake),
