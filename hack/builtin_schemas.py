@@ -7,7 +7,8 @@ and what the error texts call them. Structure is kept, descriptions are not::
     KUBEBUILDER_ASSETS=<folder of a current release> python hack/builtin_schemas.py
     python hack/builtin_schemas.py --kubeconfig ~/.kube/config
 
-Run it for a new release of Kubernetes and look at what the tests then say.
+Run it for a new release of Kubernetes, then ``hack/builtin_fields.py``, and look at what the tests
+then say.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ def check_fields(
 ) -> None:
     """Check that objects of ``kind`` can have the fields of a filter.
 
-    Of built-in kinds only the fields of the metadata are known.
+    Built-in kinds have the fields of the release of Kubernetes that the kit knows, and those of
+    their class. Of other kinds in groups of Kubernetes, such as those of the Gateway API, only the
+    fields of the metadata are known.
 
     Args:
         option: the name of the filter's option, for error texts.
@@ -51,8 +53,46 @@ def check_fields(
         return
     schema = None if is_builtin(kind) else _schema_of(kind, declared or kind, crd_options or {})
     for atom in paths:
-        if atom.steps is not None:
-            _check_path(atom.steps(kind), f"{option}: field({atom.field!r})", kind, schema)
+        if atom.steps is None:
+            continue
+        steps, what = atom.steps(kind), f"{option}: field({atom.field!r})"
+        if is_builtin(kind):
+            _check_builtin_path(steps, what, kind)
+        else:
+            _check_path(steps, what, kind, schema)
+
+
+def _check_builtin_path(steps: Steps, what: str, kind: Kind[Any, Any]) -> None:
+    from appsdk_operator.resource._schema.builtin_fields import builtin_fields
+
+    known = builtin_fields()
+    try:
+        _check_path(steps, what, kind, known.schema_along(kind, steps))
+    except ValueError as error:
+        if not _class_has(steps, kind):
+            raise ValueError(
+                f"{error}. These are the fields of Kubernetes {known.version}; for one of another "
+                "release give the kind a class that has it, with Kind.typed"
+            ) from None
+
+
+def _class_has(steps: Steps, kind: Kind[Any, Any]) -> bool:
+    """Whether the class of a kind's spec or status has a field, or cannot say."""
+    from appsdk_operator.resource._schema.schemas import schema_of
+
+    root = str(steps[0])
+    view = {"spec": kind.spec, "status": kind.status}.get(root)
+    if view is None:
+        return False
+    try:
+        schema = schema_of(view, root, rename=kind.rename, lost=[])
+    except (NameError, TypeError, ValueError):
+        return True
+    try:
+        _check_path(steps, "", kind, {"properties": {root: schema}})
+    except ValueError:
+        return False
+    return True
 
 
 def _check_path(steps: Steps, what: str, kind: Kind[Any, Any], schema: Any) -> None:
@@ -68,6 +108,8 @@ def _check_path(steps: Steps, what: str, kind: Kind[Any, Any], schema: Any) -> N
         if not isinstance(schema, Mapping) or schema.get(_OPEN):
             return
         if isinstance(step, int):
+            if schema.get("type") not in (None, "array"):
+                raise ValueError(f"{what}: {_owner(kind, where)} is not a list: leave out [{step}]")
             schema, where = schema.get("items"), f"{where}[{step}]"
             continue
         known = schema.get("properties")
@@ -90,8 +132,13 @@ def _unknown(what: str, kind: Kind[Any, Any], where: str, step: str, known: Iter
     near = difflib.get_close_matches(step.lower().replace("_", ""), folded, 1, 0.5)
     hint = f", did you mean {folded[near[0]]!r}?" if near else "."
     names = f" There are {', '.join(sorted(known))}" if known else " It is not an object"
-    owner = where if "." in where or "[" in where else f"{where} of {kind}" if where else str(kind)
-    return f"{what}: {owner} has no field {step!r}{hint}{names}"
+    return f"{what}: {_owner(kind, where)} has no field {step!r}{hint}{names}"
+
+
+def _owner(kind: Kind[Any, Any], where: str) -> str:
+    if "." in where or "[" in where:
+        return where
+    return f"{where} of {kind}" if where else str(kind)
 
 
 def _schema_of(kind: Kind[Any, Any], declared: Any, crd_options: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator import annotation, labels
+from appsdk_operator import annotation, kinds, labels
 from appsdk_operator.app import App, RunOptions
 from appsdk_operator.cache import Cache, CacheOptions, Informer, NamespaceOptions
 from appsdk_operator.client import Client, ClientConfig
@@ -243,6 +243,19 @@ def test_without_a_class_or_schema_any_field_is_accepted() -> None:
     app = App("bucket-operator")
     app.on_update(PLAIN, when=field("spec.anything").changed)(changed)
     app.on_update(CONFIG_MAP, when=field("data.key").changed)(changed)
+
+
+def test_a_misspelt_field_of_a_built_in_kind_is_refused() -> None:
+    app = App("bucket-operator")
+    with pytest.raises(ValueError, match="did you mean 'data'"):
+        app.on_update(CONFIG_MAP, when=field("dta.key").changed)(changed)
+    deployment = kinds.apps.v1.Deployment
+    with pytest.raises(ValueError, match=r"where: .* did you mean 'replicas'"):
+        app.on_add(deployment, where=field("spec.replcas") == 1)(nothing)
+    with pytest.raises(ValueError, match=r"result: .* status of deployments.v1.apps has no field"):
+        app.on_add(deployment, result="status.url")(nothing)
+    with pytest.raises(ValueError, match=r"index: .* did you mean 'nodeName'"):
+        app.index(kinds.core.v1.Pod, "spec.nodename")
 
 
 @pytest.mark.parametrize("is_async", [False, True])

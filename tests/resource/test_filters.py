@@ -615,10 +615,3 @@ def test_what_no_server_can_select_by_is_refused(wrong: Any) -> None:
 def test_a_field_that_objects_cannot_have_is_refused(made: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
         check_fields("where", made, TYPED)
-
-
-def test_fields_of_built_in_kinds_are_not_known() -> None:
-    pod = Kind(group="", version="v1", kind="Pod")
-    check_fields("where", field("spec.nodeName").exists & field("metadata.uid").exists, pod)
-    with pytest.raises(ValueError, match="did you mean 'labels'"):
-        check_fields("where", field("metadata.label").exists, pod)
