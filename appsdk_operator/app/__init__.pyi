@@ -7,6 +7,9 @@ from appsdk_operator.app._background import (
 from appsdk_operator.app._each import (
     each as each,
 )
+from appsdk_operator.app._filtered import (
+    Filtered as Filtered,
+)
 from appsdk_operator.app._kopf import (
     Kopf as Kopf,
 )

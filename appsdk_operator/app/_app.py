@@ -59,12 +59,13 @@ from appsdk_operator.app._decorators import (
     UpdateDecorator,
 )
 from appsdk_operator.app._fields import (
+    check_event_filters,
     check_filters,
     check_index,
     check_indexed_field,
-    check_predicates,
     check_result,
 )
+from appsdk_operator.app._filtered import Filtered, filtered
 from appsdk_operator.app._finalizers import finalizers_of
 from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
 from appsdk_operator.app._kopf import Kopf
@@ -84,9 +85,10 @@ from appsdk_operator.client import ClientConfig, ClientLike, Edit, live_reader
 from appsdk_operator.controllers import (
     ControllerOptions,
     EventFilter,
+    Predicate,
     Reconciler,
     Request,
-    as_predicates,
+    event_predicates,
 )
 from appsdk_operator.controllers import (
     Handler as EventHandler,
@@ -110,6 +112,7 @@ from appsdk_operator.resource import (
     Object,
     Versions,
     When,
+    Where,
     check_followed_namespace,
     check_kind,
     filter_of,
@@ -141,7 +144,9 @@ Life = TypeVar("Life", bound=LifespanFunction)
 T = TypeVar("T", bound=Reconciler[Request] | Callable[[Request], Any])
 EventMapper: TypeAlias = EventHandler[Request] | Callable[[Object[Any, Any]], Iterable[Request]]
 """Turns events of another kind into requests."""
-_NO_WATCHES: Final[Mapping[Kind[Any, Any], EventMapper]] = MappingProxyType({})
+Followed: TypeAlias = Kind[Any, Any] | Filtered[Any, Any]
+"""A kind whose events reconcile objects of another kind, perhaps with filters."""
+_NO_WATCHES: Final[Mapping[Followed, EventMapper]] = MappingProxyType({})
 K = TypeVar("K", bound=Kind[Any, Any] | Versions[Any, Any])
 Run = TypeVar("Run", bound=Runnable | Callable[[StopSignal], object])
 
@@ -437,7 +442,7 @@ class App:
             if timer.kind is not None:
                 check_filters(timer.options, timer.kind, [declared])
         for reconciling in self._declared.reconciling:
-            check_predicates(reconciling.predicates, reconciling.kind, [declared])
+            check_event_filters(reconciling, [declared])
         for background in self._declared.backgrounds:
             check_filters(background.options, background.kind, [declared])
         for index in self._declared.indexes:
@@ -655,8 +660,10 @@ class App:
         self,
         kind: Kind[Any, Any],
         *,
-        owns: Sequence[Kind[Any, Any]] = (),
-        watches: Mapping[Kind[Any, Any], EventMapper] = _NO_WATCHES,
+        where: Where[Any, Any] | None = None,
+        when: When[Any, Any] | None = None,
+        owns: Sequence[Followed] = (),
+        watches: Mapping[Followed, EventMapper] = _NO_WATCHES,
         predicates: Iterable[EventFilter] = (),
         name: str = "",
         options: ControllerOptions | None = None,
@@ -665,16 +672,24 @@ class App:
 
         Args:
             kind: the kind.
+            where: the objects of ``kind`` whose events count, by a filter or a function of the
+                object. An update also counts if the old object matches. Default: all.
+            when: the updates of ``kind`` that count, by a filter or a function of the old object
+                and the new one. Creations and deletions count in any case. Default: all.
             owns: kinds that the function creates: an event of such an object reconciles its owner.
+                ``Filtered(KIND, where=…, when=…)`` in place of a kind filters its events.
             watches: other kinds, each with a function from an object to requests, or a handler.
-            predicates: conditions that an event of ``kind`` must meet, all of them: filters such as
-                ``labels("app=web")`` and ``field("spec.size").changed``, or functions of an event.
+                A kind may have filters, as in ``owns``.
+            predicates: further conditions that an event of ``kind`` must meet, all of them: filters
+                such as ``field("spec.size").changed | labels("app=web")``, or functions of an
+                event.
             name: the controller's name, for a second reconciler of a kind; default: the kind.
             options: options of the controller.
 
         Raises:
             TypeError: an argument has the wrong type, or the decorated object is not a reconciler.
-            ValueError: the name is taken.
+            ValueError: the name is taken, or a kind lacks the field of a filter; the text names the
+                nearest field.
         """
 
         def declare(target: T) -> T:
@@ -687,20 +702,21 @@ class App:
             validation.check_callable(
                 "reconciler", function, "request", required=True, is_awaited=True
             )
-            self._reconciling(
-                kind, target, owns, watches, predicates, name, options, takes_object=False
-            )
+            self._reconciling(kind, target, filters, owns, watches, name, options)
             return target
 
         check_kind(kind)
+        filters = event_predicates(where, when, predicates)
         return declare
 
     def object_reconciler(
         self,
         kind: Kind[SpecT, StatusT],
         *,
-        owns: Sequence[Kind[Any, Any]] = (),
-        watches: Mapping[Kind[Any, Any], EventMapper] = _NO_WATCHES,
+        where: Where[SpecT, StatusT] | None = None,
+        when: When[SpecT, StatusT] | None = None,
+        owns: Sequence[Followed] = (),
+        watches: Mapping[Followed, EventMapper] = _NO_WATCHES,
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         name: str = "",
         options: ControllerOptions | None = None,
@@ -713,11 +729,12 @@ class App:
         def declare(function: Callable[[Object[SpecT, StatusT]], Any]) -> Any:
             validation.check_callable("reconciler", function, "obj", required=True, is_awaited=True)
             self._reconciling(
-                kind, function, owns, watches, predicates, name, options, takes_object=True
+                kind, function, filters, owns, watches, name, options, takes_object=True
             )
             return function
 
         check_kind(kind)
+        filters = event_predicates(where, when, predicates)
         return declare
 
     # Timers and tasks.
@@ -1518,16 +1535,16 @@ class App:
         self,
         kind: Kind[Any, Any],
         target: Any,
-        owns: Sequence[Kind[Any, Any]],
-        watches: Mapping[Kind[Any, Any], Any],
-        predicates: Iterable[Any],
+        filters: tuple[tuple[str, Predicate[Any, Any]], ...],
+        owns: Sequence[Followed],
+        watches: Mapping[Followed, Any],
         name: str,
         options: ControllerOptions | None,
         *,
-        takes_object: bool,
+        takes_object: bool = False,
     ) -> None:
         validation.check_text("name", name)
-        if isinstance(owns, Kind) or isinstance(watches, Kind):
+        if isinstance(owns, (Kind, Filtered)) or not isinstance(watches, Mapping):
             raise TypeError("owns takes a list of kinds, and watches functions by kind")
         if options is not None:
             validation.check_instance(
@@ -1536,18 +1553,17 @@ class App:
                 ControllerOptions,
                 "ControllerOptions(max_concurrent_reconciles=4)",
             )
-        filters = as_predicates(predicates)
-        check_predicates(filters, kind, self._declared.owned)
         declared = Reconciling(
             kind=kind,
             target=target,
             takes_object=takes_object,
             name=self._free_name(name or kind.kind.lower()),
-            owns=tuple(check_kind(each, "owns") for each in owns),
-            watches={check_kind(each, "watches"): watches[each] for each in watches},
-            predicates=filters,
+            filters=filters,
+            owned=tuple(filtered(each, "owns") for each in owns),
+            watched=tuple((filtered(each, "watches"), watches[each]) for each in watches),
             options=options,
         )
+        check_event_filters(declared, self._declared.owned)
         self._declare(self._declared.reconciling, declared)
 
     def _free_name(self, name: str) -> str:

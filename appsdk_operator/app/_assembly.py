@@ -519,13 +519,13 @@ def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling)
     builder = (
         controller_for(manager)
         .named(f"{assembly.name}/{declared.name}")
-        .for_(declared.kind, predicates=declared.predicates)
+        .for_(declared.kind, predicates=[each for _, each in declared.filters])
         .with_options(_shared(declared.options))
     )
-    for kind in declared.owns:
-        builder.owns(kind)
-    for kind, handler in declared.watches.items():
-        builder.watches(kind, handler)
+    for owned in declared.owned:
+        builder.owns(owned.kind, predicates=owned.predicates)
+    for watched, handler in declared.watched:
+        builder.watches(watched.kind, handler, predicates=watched.predicates)
     return builder.complete(assembly.observer.target(target, declared.kind))
 
 

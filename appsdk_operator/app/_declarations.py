@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
+from appsdk_operator.app._filtered import Filtered, kinds_among
 from appsdk_operator.app._mistakes import check_retry
 from appsdk_operator.app._schedules import Schedule
-from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator.controllers import ControllerOptions, Predicate
 from appsdk_operator.resource import (
     ChangeFilter,
     FieldPath,
@@ -106,10 +107,22 @@ class Reconciling(msgspec.Struct, frozen=True, kw_only=True):
     takes_object: bool
     """Whether it gets the object instead of its key."""
     name: str
-    owns: tuple[Kind[Any, Any], ...]
-    watches: Mapping[Kind[Any, Any], Any]
-    predicates: tuple[Any, ...]
+    filters: tuple[tuple[str, Predicate[Any, Any]], ...]
+    """The filters of its own kind's events, each with the name of its option."""
+    owned: tuple[Filtered[Any, Any], ...]
+    watched: tuple[tuple[Filtered[Any, Any], Any], ...]
+    """Each with what turns its events into requests."""
     options: ControllerOptions | None
+
+    @property
+    def owns(self) -> list[Kind[Any, Any]]:
+        """The kinds that it makes."""
+        return kinds_among(self.owned)
+
+    @property
+    def watches(self) -> list[Kind[Any, Any]]:
+        """The other kinds whose events it gets."""
+        return kinds_among(followed for followed, _ in self.watched)
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from appsdk_operator.app._declarations import Declarations, FunctionOptions, Index, Owned
+from appsdk_operator.app._declarations import (
+    Declarations,
+    FunctionOptions,
+    Index,
+    Owned,
+    Reconciling,
+)
 from appsdk_operator.resource import (
     FieldPath,
     FilterExpression,
@@ -32,12 +38,13 @@ def check_filters(options: FunctionOptions, kind: Kind[Any, Any], owned: Sequenc
             _check(option, expression, kind, owned)
 
 
-def check_predicates(
-    predicates: Iterable[FilterExpression], kind: Kind[Any, Any], owned: Sequence[Owned]
-) -> None:
-    """The same for the predicates of a reconciler."""
-    for each in predicates:
-        _check("predicates", each, kind, owned)
+def check_event_filters(declared: Reconciling, owned: Sequence[Owned]) -> None:
+    """The same for the filters of a reconciler's events."""
+    for option, each in declared.filters:
+        _check(option, each, declared.kind, owned)
+    for followed in (*declared.owned, *(each for each, _ in declared.watched)):
+        for option, each in followed.filters:
+            _check(option, each, followed.kind, owned)
 
 
 def check_result(path: FieldPath, kind: Kind[Any, Any], owned: Sequence[Owned]) -> None:

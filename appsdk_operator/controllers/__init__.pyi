@@ -159,6 +159,7 @@ from appsdk_operator.controllers._object_reconciler import (
 from appsdk_operator.controllers._predicates import (
     EventFilter as EventFilter,
     as_predicates as as_predicates,
+    event_predicates as event_predicates,
 )
 from appsdk_operator.controllers._reasons import (
     compact_reason as compact_reason,

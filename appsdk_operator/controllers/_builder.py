@@ -19,11 +19,16 @@ from appsdk_operator.controllers._handlers import (
     with_request_type,
 )
 from appsdk_operator.controllers._options import ControllerOptions
-from appsdk_operator.controllers._predicates import EventFilter, Predicate, as_predicates
+from appsdk_operator.controllers._predicates import (
+    EventFilter,
+    Predicate,
+    as_predicates,
+    event_predicates,
+)
 from appsdk_operator.controllers._protocols import Handler, Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler, Request
 from appsdk_operator.controllers._sources.kind import KindSource
-from appsdk_operator.resource import Kind, Object, check_fields
+from appsdk_operator.resource import Kind, Object, When, Where, check_fields
 from appsdk_operator.runtime import Clock, Metrics
 from appsdk_operator.runtime.validation import check_flag
 
@@ -164,6 +169,8 @@ class ControllerBuilder(Generic[R]):
         self,
         kind: Kind[SpecT, StatusT],
         *,
+        where: Where[SpecT, StatusT] | None = None,
+        when: When[SpecT, StatusT] | None = None,
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
@@ -174,8 +181,13 @@ class ControllerBuilder(Generic[R]):
 
         Args:
             kind: the kind to reconcile.
-            predicates: an event of this kind must pass all of them. Filters are accepted, see
-                :class:`Predicate`.
+            where: the objects whose events count: a :class:`Filter` such as ``labels("app=web")``,
+                or a function of the object. An update also counts if the old object matches.
+            when: the updates that count: a :class:`ChangeFilter` such as
+                ``field("spec.size").changed``, or a function of the old object and the new one.
+                Creations and deletions count in any case.
+            predicates: further conditions: an event of this kind must pass ``where``, ``when`` and
+                all of these. Functions of an event, or filters, see :class:`Predicate`.
             metadata_only: whether the local copy only needs metadata. The process has one copy of a
                 kind: reading the spec of such an object is an error.
 
@@ -193,13 +205,16 @@ class ControllerBuilder(Generic[R]):
             self._for = kind
         self._draft.calls.append(f"for_({kind})")
         self._require_object_requests(f"for_({kind})")
-        return self._watch(kind, for_object(), predicates, metadata_only=metadata_only)
+        filters = _checked_predicates(kind, where, when, predicates)
+        return self._watch(kind, for_object(), filters, metadata_only=metadata_only)
 
     def owns(
         self,
         kind: Kind[SpecT, StatusT],
         *,
         match_every_owner: bool = False,
+        where: Where[SpecT, StatusT] | None = None,
+        when: When[SpecT, StatusT] | None = None,
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
@@ -209,7 +224,9 @@ class ControllerBuilder(Generic[R]):
             kind: the kind of the owned objects, which the reconciler creates.
             match_every_owner: whether every owner of the kind is requested, and not only the owner
                 whose reference has ``controller: true``.
-            predicates: as for :meth:`for_`.
+            where: as for :meth:`for_`, as ``when`` and ``predicates``.
+            when: see there.
+            predicates: see there.
             metadata_only: as for :meth:`for_`.
 
         Raises:
@@ -220,7 +237,7 @@ class ControllerBuilder(Generic[R]):
         check_flag("metadata_only", metadata_only)
         self._owned.append(kind)
         self._require_object_requests(f"owns({kind})")
-        filters = _checked_predicates(kind, predicates)
+        filters = _checked_predicates(kind, where, when, predicates)
 
         def make() -> _Watch:
             assert self._for is not None
@@ -237,6 +254,8 @@ class ControllerBuilder(Generic[R]):
         kind: Kind[SpecT, StatusT],
         handler: Handler[R, SpecT, StatusT] | Callable[[Object[SpecT, StatusT]], Iterable[R]],
         *,
+        where: Where[SpecT, StatusT] | None = None,
+        when: When[SpecT, StatusT] | None = None,
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
         metadata_only: bool = False,
     ) -> ControllerBuilder[R]:
@@ -247,7 +266,9 @@ class ControllerBuilder(Generic[R]):
             handler: a :class:`Handler`, or a function that maps an object to requests, as for
                 :func:`map_objects`. If the function returns anything but requests of this
                 controller, the call fails.
-            predicates: as for :meth:`for_`.
+            where: as for :meth:`for_`, as ``when`` and ``predicates``.
+            when: see there.
+            predicates: see there.
             metadata_only: as for :meth:`for_`.
 
         Raises:
@@ -261,17 +282,22 @@ class ControllerBuilder(Generic[R]):
         else:
             made = map_objects(handler)
         made = with_request_type(made, self._request_type)
-        return self._watch(kind, made, predicates, metadata_only=metadata_only)
+        filters = _checked_predicates(kind, where, when, predicates)
+        return self._watch(kind, made, filters, metadata_only=metadata_only)
 
     def watches_metadata(
         self,
         kind: Kind[SpecT, StatusT],
         handler: Handler[R, SpecT, StatusT] | Callable[[Object[SpecT, StatusT]], Iterable[R]],
         *,
+        where: Where[SpecT, StatusT] | None = None,
+        when: When[SpecT, StatusT] | None = None,
         predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
     ) -> ControllerBuilder[R]:
         """:meth:`watches` with ``metadata_only=True``."""
-        return self.watches(kind, handler, predicates=predicates, metadata_only=True)
+        return self.watches(
+            kind, handler, where=where, when=when, predicates=predicates, metadata_only=True
+        )
 
     def watches_raw_source(self, source: Source[R]) -> ControllerBuilder[R]:
         """Take requests from ``source``: a channel, a timer, the cache of another cluster.
@@ -388,16 +414,13 @@ class ControllerBuilder(Generic[R]):
         self,
         kind: Kind,
         handler: Handler[Any],
-        predicates: Iterable[EventFilter],
+        predicates: tuple[Predicate, ...],
         *,
         metadata_only: bool,
     ) -> ControllerBuilder[R]:
         check_flag("metadata_only", metadata_only)
         watch = _Watch(
-            kind=kind,
-            handler=handler,
-            predicates=_checked_predicates(kind, predicates),
-            metadata_only=metadata_only,
+            kind=kind, handler=handler, predicates=predicates, metadata_only=metadata_only
         )
         self._watch_factories.append(lambda: watch)
         return self
@@ -447,12 +470,15 @@ class ControllerBuilder(Generic[R]):
 
 
 def _checked_predicates(
-    kind: Kind, predicates: Iterable[EventFilter[Any, Any]]
+    kind: Kind,
+    where: Where[Any, Any] | None,
+    when: When[Any, Any] | None,
+    predicates: Iterable[EventFilter[Any, Any]],
 ) -> tuple[Predicate[Any, Any], ...]:
-    found = as_predicates(predicates)
-    for each in found:
-        check_fields("predicates", each, kind)
-    return found
+    found = event_predicates(where, when, predicates)
+    for option, each in found:
+        check_fields(option, each, kind)
+    return tuple(each for _, each in found)
 
 
 def _check_kind(kind: object) -> None:

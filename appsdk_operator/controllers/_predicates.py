@@ -23,7 +23,11 @@ from appsdk_operator.resource import (
     FilterExpression,
     FilterScope,
     Object,
+    When,
+    Where,
+    change_filter_of,
     field,
+    filter_of,
 )
 from appsdk_operator.runtime import callback_name
 
@@ -209,6 +213,27 @@ def as_predicates(
     if isinstance(filters, (str, Mapping)) or not isinstance(filters, Iterable):
         raise TypeError(f"predicates={filters!r}: give a list of predicates")
     return tuple(map(_predicate_of, filters))
+
+
+def event_predicates(
+    where: Where[SpecT, StatusT] | None,
+    when: When[SpecT, StatusT] | None,
+    predicates: Iterable[EventFilter[SpecT, StatusT]] = (),
+) -> tuple[tuple[str, Predicate[SpecT, StatusT]], ...]:
+    """The predicates that the options ``where``, ``when`` and ``predicates`` ask for.
+
+    Returns:
+        Each with the name of its option, for error texts.
+
+    Raises:
+        TypeError: an option has something else than it takes; the text says what to give.
+    """
+    found: list[tuple[str, Predicate[SpecT, StatusT]]] = []
+    if where is not None:
+        found.append(("where", Predicate(filter_of(where))))
+    if when is not None:
+        found.append(("when", Predicate(change_filter_of(when))))
+    return (*found, *(("predicates", each) for each in as_predicates(predicates)))
 
 
 def _predicate_of(given: Any) -> Predicate[Any, Any]:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from appsdk_operator import App, Kind, Object, annotation, field, labels
-from appsdk_operator.app import functions_of, timers_of
+from appsdk_operator.app import Filtered, functions_of, timers_of
 from appsdk_operator.cache import CacheOptions
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.controllers import Predicate, generation_changed, label_changed
@@ -206,6 +206,23 @@ def selector_of(*declare_it: Any, **options: Any) -> str:
             [
                 lambda app: tick(app, WEB),
                 lambda app: app.object_reconciler(DISK, owns=[PLAIN])(seen),
+            ],
+            "",
+        ),
+        # A reconciler reads what it made, and sees it after it has left the filter.
+        (
+            [
+                lambda app: tick(app, WEB),
+                lambda app: app.object_reconciler(DISK, owns=[Filtered(PLAIN, where=WEB)])(seen),
+            ],
+            "",
+        ),
+        (
+            [
+                lambda app: tick(app, WEB),
+                lambda app: app.reconciler(
+                    DISK, watches={Filtered(PLAIN, where=WEB): lambda plain: []}
+                )(lambda request: None),
             ],
             "",
         ),

@@ -22,7 +22,7 @@ from appsdk_operator.controllers import (
     for_object,
     reconcile_context,
 )
-from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.resource import MutableObject, field, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.testing import APIServer
 from tests.controllers.event_tools import RecordingQueue
@@ -147,6 +147,10 @@ def test_a_builder_builds_once(host: Host) -> None:
         lambda b: b.owns(POD, match_every_owner="no"),
         lambda b: b.owns(None),
         lambda b: b.owns(POD, predicates=[3]),
+        lambda b: b.for_(POD, where=3),
+        lambda b: b.owns(POD, when=3),
+        lambda b: b.watches(POD, for_object(), where=field("spec").changed),
+        lambda b: b.watches_metadata(POD, for_object(), when=lambda obj: True),
         lambda b: b.watches(POD, 3),
         lambda b: b.watches(POD, lambda one, two: []),
         lambda b: b.watches("Pod", for_object()),
@@ -410,6 +414,65 @@ def test_predicates_apply_to_their_kind_and_event_filters_before_them_to_all(
     assert not any("hidden" in text for text in world.seen)
     assert "pods hidden-pod" not in asked, "the filter comes first"
     assert "pods map" not in asked, "only its own kind"
+
+
+@pytest.mark.parametrize(
+    "describe",
+    [
+        lambda b, where, when: b.for_(POD, where=where, when=when),
+        lambda b, where, when: b.watches(POD, for_object(), where=where, when=when).named("pods"),
+        lambda b, where, when: b.watches_metadata(POD, for_object(), where=where, when=when).named(
+            "pods"
+        ),
+    ],
+)
+def test_a_kind_has_filters_of_its_objects_and_of_their_changes(
+    world: World, describe: Any
+) -> None:
+    changes: list[str] = []
+
+    def is_noted(old: Any, new: Any) -> bool:
+        changes.append(new.name)
+        return True
+
+    controller = describe(
+        controller_for(world.host), lambda pod: pod.name != "hidden", is_noted
+    ).complete(world.reconcile)
+    world.start(controller)
+    for name in ("hidden", "a"):
+        world.create(POD, name)
+    world.wait_for("default/a")
+    assert "default/hidden" not in world.seen
+    assert changes == [], "of creations only where= is asked"
+
+
+def test_an_owned_kind_has_filters(world: World) -> None:
+    controller = (
+        controller_for(world.host)
+        .for_(CONFIG_MAP)
+        .owns(POD, where=lambda pod: pod.name != "hidden", when=field("spec").changed)
+        .complete(world.reconcile)
+    )
+    world.start(controller)
+    mine = world.create(CONFIG_MAP, "mine")
+    other = world.create(CONFIG_MAP, "other")
+    world.wait_for("default/mine", "default/other")
+    assert controller.wait_idle(20)
+    world.seen.clear()
+    world.create(POD, "hidden", [owner(other)])
+    world.create(POD, "pod", [owner(mine)])
+    world.wait_for("default/mine")
+    assert "default/other" not in world.seen
+
+
+def test_a_kinds_filter_has_no_field_that_its_class_lacks(host: Host) -> None:
+    wrong = field("metadata.label")
+    builder: Any = controller_for(host)
+    for method, args in (("for_", ()), ("owns", ()), ("watches", (for_object(),))):
+        with pytest.raises(ValueError, match=r"^where: .*did you mean 'labels'"):
+            getattr(builder, method)(POD, *args, where=wrong.exists)
+        with pytest.raises(ValueError, match=r"^when: .*did you mean 'labels'"):
+            getattr(builder, method)(POD, *args, when=wrong.changed)
 
 
 def test_event_filters_are_not_applied_to_raw_sources(host: Host) -> None:

@@ -10,7 +10,7 @@ from kinds_and_objects import UNTYPED, WIDGET, OtherSpec, WidgetSpec, WidgetStat
 from watchers_and_controllers import Gadget, WidgetWatcher, gadget_seen
 
 import appsdk_operator as op
-from appsdk_operator.app import Permission
+from appsdk_operator.app import Filtered, Permission
 from appsdk_operator.client import ClientLike
 from appsdk_operator.controllers import generation_changed
 from appsdk_operator.manager import EventRecorder
@@ -92,7 +92,22 @@ class WidgetReconciler:
 assert_type(app.reconciler(WIDGET)(WidgetReconciler()), WidgetReconciler)
 
 
-@app.object_reconciler(WIDGET, predicates=[generation_changed])
+assert_type(
+    Filtered(WIDGET, where=lambda widget: widget.spec.size > 3),
+    Filtered[WidgetSpec, WidgetStatus],
+)
+Filtered(WIDGET, when=lambda old, new: old.spec.size > new.spec.size)
+Filtered(WIDGET, where=lambda widget: widget.spec.sise > 3)  # type: ignore[attr-defined]
+
+
+@app.object_reconciler(
+    WIDGET,
+    where=op.labels("a"),
+    when=generation_changed,
+    owns=[UNTYPED, Filtered(WIDGET, when=op.field("spec.size").changed)],
+    watches={UNTYPED: lambda obj: [obj.key], Filtered(WIDGET): lambda obj: [obj.key]},
+    predicates=[generation_changed],
+)
 def reconcile_object(widget: Widget) -> op.Result | None:
     return None
 

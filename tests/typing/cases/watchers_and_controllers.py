@@ -139,6 +139,9 @@ def controllers(manager: op.Manager, cache: Cache, request: op.Request) -> None:
     builder.owns(WIDGET, predicates=[op.labels("a") & generation_changed])
     builder.for_(WIDGET, predicates=[is_red])  # type: ignore[list-item]
     builder.owns(WIDGET, predicates=[large])
+    builder.for_(WIDGET, where=lambda widget: widget.spec.size > 3, when=generation_changed)
+    builder.owns(WIDGET, where=large)  # type: ignore[arg-type]
+    builder.owns(WIDGET, when=lambda old, new: old.spec.size > new.spec.size)
     builder.watches(WIDGET, nodes_of)
     builder.watches(WIDGET, mapped, predicates=[large])
     builder.watches(WIDGET, functions)
