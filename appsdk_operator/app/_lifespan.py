@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 from appsdk_operator.app._declarations import name_of
 from appsdk_operator.runtime import (
@@ -13,9 +14,15 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     add_note,
     as_exception,
+    callback_place,
+    get_logger,
     safe_repr,
     settle,
 )
+
+_log = get_logger("appsdk_operator.app")
+_PATIENCE: Final = 10.0
+"""Seconds after which the kit names the line at which a part of a lifespan is."""
 
 LifespanFunction: TypeAlias = Callable[[], Iterator[None]] | Callable[[], AsyncIterator[None]]
 """A generator function, plain or async, with one ``yield``."""
@@ -112,6 +119,7 @@ class _Lifespan:
         self._may_end = StopSignal()
         self._is_over = StopSignal()
         self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
 
     def begin(self, threads: ThreadGroup, loop: LoopThread) -> None:
         """Run it to its ``yield``.
@@ -131,8 +139,8 @@ class _Lifespan:
             finally:
                 self._is_over.set()
 
-        threads.start(self._name, run)
-        self._is_at_yield.child(self._is_over).wait()
+        self._thread = threads.start(self._name, run)
+        self._wait(self._is_at_yield.child(self._is_over), "come to its yield")
         if not self._is_at_yield.is_set():
             self._is_over.wait()
             assert self._error is not None
@@ -141,8 +149,22 @@ class _Lifespan:
     def end(self) -> Exception | None:
         """Run the rest; returns what it raised."""
         self._may_end.set()
-        self._is_over.wait()
+        self._wait(self._is_over, "ended")
         return self._error
+
+    def _wait(self, signal: StopSignal, what: str) -> None:
+        if signal.wait(_PATIENCE):
+            return
+        ident = None if self._thread is None else self._thread.ident
+        place = "" if ident is None else callback_place(ident)
+        _log.warning(
+            "the lifespan %s has not %s after %g s%s: the program waits for it",
+            self._name,
+            what,
+            _PATIENCE,
+            f", and is at {place}" if place else "",
+        )
+        signal.wait()
 
     def _run(self) -> None:
         if inspect.isasyncgenfunction(self._function):

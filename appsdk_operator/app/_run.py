@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
@@ -25,7 +26,13 @@ from appsdk_operator.manager import (
     ProfileServerOptions,
 )
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import SafeLogger, StopSignal, get_logger, setup_logging
+from appsdk_operator.runtime import (
+    SafeLogger,
+    StopSignal,
+    callback_place,
+    get_logger,
+    setup_logging,
+)
 
 if TYPE_CHECKING:
     from appsdk_operator.webhooks import ManagedCertificates, Webhooks, WebhookServerOptions
@@ -205,8 +212,24 @@ def _run(app: RunnableApp, manager: Manager, stop: StopSignal | None) -> ExitSta
         return ExitStatus.LEAD_LOST
     except Exception:
         _log.exception("%s failed", app.name)
+        log_running(app.name)
         return ExitStatus.FAILED
     return ExitStatus.STOPPED
+
+
+def log_running(app_name: str) -> None:
+    """Say what the end of the process waits for."""
+    running: list[str] = []
+    for thread in threading.enumerate():
+        place = "" if thread.ident is None else callback_place(thread.ident)
+        if thread.name.startswith(f"{app_name}/") and place:
+            running.append(f"{thread.name} at {place}")
+    if running:
+        _log.warning(
+            "the process of %s ends when these calls have ended, or at the next signal: %s",
+            app_name,
+            "; ".join(sorted(running)),
+        )
 
 
 def _traceback(error: BaseException) -> BaseException | None:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from appsdk_operator.app import App
+from appsdk_operator.app._lifespan import Lifespans
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.manager import HealthServerOptions, LeaderElection, RunnableGroup
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import LoopThread, ManualClock, Metrics, StopSignal, environment
 from appsdk_operator.testing import World
 from tests.app.test_app import BUCKET, BucketSpec, nothing
 from tests.app.test_managers import (
@@ -312,3 +313,35 @@ def test_a_manager_without_health_server_has_no_loop_and_no_further_thread(
         eventually(lambda: any(t.name.endswith("/app") for t in threading.enumerate()))
         mine = [t.name for t in threading.enumerate() if "bucket-operator/app" in t.name]
     assert mine == ["manager/http-servers/bucket-operator/app"]
+
+
+@pytest.mark.parametrize("part", ["come to its yield", "ended"])
+def test_one_that_hangs_is_named_with_its_line(part: str, caplog: pytest.LogCaptureFixture) -> None:
+    clock, may_go_on = ManualClock(), threading.Event()
+
+    def hangs() -> Iterator[None]:
+        if part == "ended":
+            yield
+        may_go_on.wait()
+        if part != "ended":
+            yield
+
+    def play() -> None:
+        with environment(clock=clock):
+            lifespans.begin()
+            lifespans.end()
+
+    loop = LoopThread("bucket-operator/app")
+    with environment(clock=clock):
+        lifespans = Lifespans([hangs], name="bucket-operator/app", loop=loop)
+    thread = threading.Thread(target=play)
+    thread.start()
+    try:
+        clock.block_until_waiting(1)
+        clock.advance(10.0)
+        eventually(lambda: f"hangs has not {part} after 10 s, and is at " in caplog.text)
+        assert "hangs (test_lifespan.py:" in caplog.text
+    finally:
+        may_go_on.set()
+        thread.join()
+        loop.close()

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from appsdk_operator import Kind, kinds
 from appsdk_operator.app import App, ExitStatus, RunOptions
+from appsdk_operator.app._run import log_running
 from appsdk_operator.client import ClientConfig
 from appsdk_operator.manager import LeaderElection, MetricsServerOptions, ProfileServerOptions
 from appsdk_operator.testing import APIServer
@@ -86,6 +88,31 @@ def test_a_failure_ends_the_program_with_status_1(kubeconfig: Path) -> None:
     assert "bucket-operator failed" in err
     assert "no storage" in err
     assert "after" not in out
+
+
+def test_the_end_names_the_calls_that_hold_the_process(caplog: pytest.LogCaptureFixture) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def hangs() -> None:
+        began.set()
+        may_end.wait()
+
+    names = ("bucket-operator/task/hangs", "another/task/hangs")
+    threads = [threading.Thread(target=hangs, name=name) for name in names]
+    for thread in threads:
+        thread.start()
+    began.wait()
+    log_running("bucket-operator")
+    may_end.set()
+    for thread in threads:
+        thread.join()
+    [record] = caplog.records
+    text = "at the next signal: bucket-operator/task/hangs at hangs (test_run.py:"
+    assert text in record.getMessage()
+    assert "another" not in record.getMessage()
+    caplog.clear()
+    log_running("bucket-operator")
+    assert not caplog.records
 
 
 @pytest.mark.programs
