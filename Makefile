@@ -17,6 +17,9 @@ CACHED = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath build/bytecode) 
 # Once for an environment: several workers at once would each compile the tests.
 WARM := $(VENV)/.warm
 
+# What an environment is made anew for: with parts of two interpreters it runs neither.
+INTERPRETER = 'import sys; print(sys.base_prefix, sys.version)'
+
 # How often `make hunt` tries the property tests.
 ROUNDS ?= 20
 
@@ -129,7 +132,7 @@ $(READY): INSTALLED = -e '.[testing,cli,tracing]' --group dev
 # Of these the newest.
 .venv-lowest/.ready: RUNNERS = pytest-timeout pytest-xdist
 $(READY) .venv-bench/.ready .venv-docs/.ready .venv-lowest/.ready: pyproject.toml
-	$(PYTHON) -m venv $(@D)
+	test "$$($(@D)/bin/python -c $(INTERPRETER) 2>&1)" = "$$($(PYTHON) -c $(INTERPRETER))" || $(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet uv
 	$(@D)/bin/uv pip install --quiet --python $(@D) $(INSTALLED)
 	$(if $(RUNNERS),$(@D)/bin/pip install --quiet $(RUNNERS))

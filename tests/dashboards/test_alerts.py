@@ -137,6 +137,12 @@ CASES = (
         ),
     ),
     Case(
+        "OperatorServerLost",
+        2,
+        3,
+        (series("api_server_unreachable_seconds", "0+60x90", server="https://10.0.0.1:443"),),
+    ),
+    Case(
         "OperatorHasNoLeader",
         4,
         6,

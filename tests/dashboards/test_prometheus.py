@@ -379,11 +379,13 @@ class Scenery:
             gauge(metrics, "informer_undecodable_objects", 1, kind="pods.v1", namespace="")
             gauge(metrics, "shards", 6, name="web")
             gauge(metrics, "shards_held", 5, name="web")
+            gauge(metrics, "api_server_unreachable_seconds", 121, server="https://10.0.0.1:443")
             requests.inc()
             latency.observe(4.0)
 
         alerts = {
             "OperatorObjectsUnreadable",
+            "OperatorServerLost",
             "OperatorShardsNotHeld",
             "OperatorWebhookErrors",
             "OperatorWebhookSlow",

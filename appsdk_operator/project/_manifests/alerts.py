@@ -174,6 +174,14 @@ ALERTS: Final[tuple[Alert, ...]] = (
         description="The API server is in trouble, or the way to it is.",
     ),
     Alert(
+        name="OperatorServerLost",
+        expression=f"max by ({_POD}, server) (api_server_unreachable_seconds@) > 120",
+        duration="0m",
+        severity="critical",
+        summary=f"The API server {{{{ $labels.server }}}} does not answer {_IN_POD}.",
+        description="The operator sees no changes and writes nothing until the server answers.",
+    ),
+    Alert(
         name="OperatorHasNoLeader",
         expression=f"sum by ({_OPERATOR}, name) (leader_election_master_status@) < 1",
         duration="5m",
