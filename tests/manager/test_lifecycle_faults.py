@@ -13,6 +13,7 @@ import pytest
 from appsdk_operator.client import RequestStopped
 from appsdk_operator.controllers import Controller, ControllerOptions
 from appsdk_operator.manager import LeadershipLost, Operator, RunnableGroup
+from appsdk_operator.manager._core.runnable import RunnableFunction
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import MemoryServer
@@ -231,6 +232,26 @@ class TestStart:
         assert "end server" in run.journal
         assert "close never" in run.journal
         assert not run.lifecycle.groups.runnables
+
+    def test_a_thread_that_cannot_start_hides_no_stuck_runnable(
+        self, make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = make(graceful_shutdown_timeout=0.01)
+        go_on, start = threading.Event(), ThreadGroup.start
+        stuck = RunnableFunction(lambda stop: go_on.wait(TIMEOUT))
+        run.lifecycle.groups.add(stuck)
+        run.add("late", RunnableGroup.LEADER_ELECTION)
+
+        def refuse(self: ThreadGroup, name: str, target: Callable[[], None]) -> threading.Thread:
+            if name == "late":
+                raise RuntimeError("can't start new thread")
+            return start(self, name, target)
+
+        monkeypatch.setattr(ThreadGroup, "start", refuse)
+        [raised] = run.start().join()
+        go_on.set()
+        assert isinstance(raised, ExceptionGroup)
+        assert [type(error) for error in raised.exceptions] == [RuntimeError, TimeoutError]
 
     def test_what_cannot_be_started_late_is_refused_and_forgotten(
         self, make: Callable[..., Run], monkeypatch: pytest.MonkeyPatch

@@ -13,8 +13,9 @@ import pytest
 
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.manager import Manager, Operator, OperatorController
+from appsdk_operator.manager._core.groups import Group
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import ManualClock, Metrics, RealClock, StillRunning, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StillRunning, StopSignal
 from appsdk_operator.watchers import InformerController, KubernetesInformer
 
 
@@ -174,6 +175,11 @@ def test_a_thread_that_cannot_start_hides_no_stuck_controller(run, monkeypatch):
     assert [type(error) for error in raised.exceptions] == [RuntimeError, StillRunning]
 
 
+def test_an_error_says_which_controller_raised_it(run):
+    (raised,) = run(Scripted("failing", error=ValueError("no"), ends_by_itself=True)).join()
+    assert raised.__notes__ == ["raised by runnable 0-failing (group operator)"]
+
+
 def test_a_controller_that_ends_early_is_warned_of_and_stops_nobody(run, caplog, eventually):
     other = Scripted("other")
     early = Scripted("early", ends_by_itself=True)
@@ -277,16 +283,18 @@ def test_an_informer_controller_and_another_operator_fit():
     assert controller.has_ended
 
 
-def test_a_keyboard_interrupt_stops_the_rest_and_goes_on():
-    class InterruptedClock(RealClock):  # type: ignore[misc]
-        """Ctrl-C comes when the main thread waits."""
+def test_a_keyboard_interrupt_stops_the_rest_and_goes_on(monkeypatch):
+    waits = []
+    wait_ended = Group.wait_ended
 
-        def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
-            if threading.current_thread() is threading.main_thread():
-                raise KeyboardInterrupt
-            super().wait(condition, timeout)
+    def interrupted(group, *args, **options):
+        waits.append(threading.current_thread())
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        return wait_ended(group, *args, **options)
 
-    operator = Operator(clock=InterruptedClock())
+    monkeypatch.setattr(Group, "wait_ended", interrupted)
+    operator = Operator()
     controllers = [Scripted("a"), Scripted("b", error=ValueError("less important"))]
     for controller in controllers:
         operator.add_controller(controller)

@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+
+from appsdk_operator.manager._core.signals import longest_wait, wait_until_set
+from appsdk_operator.runtime import ManualClock, RealClock, StopSignal
 
 PROGRAM = """
 import signal, sys, threading
@@ -106,3 +110,36 @@ def test_ctrl_c_without_being_asked_stops_the_controllers_and_goes_on(start):
     status, errors = process.end()
     assert status in (130, -signal.SIGINT)
     assert "KeyboardInterrupt" in errors
+
+
+class RecordingClock(RealClock):  # type: ignore[misc]
+    """A clock that notes the limit of each wait, and ends the second one's cause."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        self.stop = stop
+        self.limits: list[float | None] = []
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        self.limits.append(timeout)
+        if len(self.limits) == 2:
+            self.stop.set()
+
+
+@pytest.mark.parametrize(("is_main", "limit"), [(True, 0.5), (False, None)])
+def test_the_main_thread_waits_in_slices_so_that_no_signal_is_missed(is_main, limit):
+    stop = StopSignal()
+    clock = RecordingClock(stop)
+    child = StopSignal(clock=clock).child(stop)
+    if is_main:
+        wait_until_set(child, clock)
+    else:
+        thread = threading.Thread(target=wait_until_set, args=(child, clock))
+        thread.start()
+        thread.join(10)
+    assert stop.is_set()
+    assert clock.limits[0] == (limit and pytest.approx(limit, abs=0.1))
+
+
+def test_a_manual_clock_gets_no_deadline_from_a_wait_of_the_main_thread():
+    assert longest_wait(RealClock()) == 0.5
+    assert longest_wait(ManualClock()) is None

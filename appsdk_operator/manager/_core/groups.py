@@ -20,6 +20,7 @@ from appsdk_operator.manager._core.runnable import (
     name_of,
     placements,
 )
+from appsdk_operator.manager._core.signals import longest_wait
 from appsdk_operator.runtime import (
     Clock,
     StillRunning,
@@ -83,22 +84,28 @@ class Group:
 
     def __init__(
         self,
-        name: RunnableGroup,
+        name: str,
         *,
         on_failure: OnFailure,
+        on_end: Callable[[str], None] | None = None,
         base_stop: StopSignal | None = None,
         clock: Clock | None = None,
+        threads: str = "",
     ) -> None:
         """A group that has not been started.
 
         Args:
             name: the group's name.
             on_failure: called for each runnable that raises, in the thread of that runnable.
+            on_end: called with the name of each runnable that returns although nobody stopped it,
+                in its thread; default: a line in the log.
             base_stop: the parent of the runnables' stop signal; default: none.
             clock: the clock for waits.
+            threads: the prefix of the threads' names; default: ``manager/`` and the group's name.
         """
         self.name = name
         self._on_failure = on_failure
+        self._on_end = on_end or _log_end
         self._clock = clock = present_clock(clock)
         self._stop = StopSignal(clock=clock) if base_stop is None else base_stop.child()
         self._changed = Condition()
@@ -107,7 +114,7 @@ class Group:
         self._has_started = False
         self._members: list[_Member] = []
         self._left_behind: list[StillRunning] = []
-        self._threads = ThreadGroup(f"manager/{name}")
+        self._threads = ThreadGroup(threads or f"manager/{name}")
 
     def add(self, runnable: Runnable, placement: Placement, name: str = "") -> None:
         """Add ``runnable``, and start it if the group has started.
@@ -155,15 +162,24 @@ class Group:
             # The base signal reaches this group before it reaches the run.
             if self._state is not _GroupState.NEW or halt.is_set() or self._stop.is_set():
                 return False
-            self._state = _GroupState.STARTED
-            self._has_started = True
-            for member in self._members:
-                self._launch(member)
+            self.launch()
         detach = halt.on_set(self._wake)
         try:
             return self._wait_until_ready(halt)
         finally:
             detach()
+
+    def launch(self) -> None:
+        """Start all runnables, and wait for none; after a stop they see its signal set.
+
+        Raises:
+            RuntimeError: there are no threads left; the runnables before have started.
+        """
+        with self._changed:
+            self._state = _GroupState.STARTED
+            self._has_started = True
+            for member in self._members:
+                self._launch(member)
 
     def close(self) -> Sequence[Runnable]:
         """Refuse further runnables; returns those that were never started."""
@@ -197,6 +213,7 @@ class Group:
         Returns:
             The names of the runnables that still run.
         """
+        slice_ = longest_wait(self._clock)
         detach = (hurry or StopSignal()).on_set(self._wake)
         try:
             with self._changed:
@@ -204,7 +221,8 @@ class Group:
                     left = None if deadline is None else deadline - self._clock.monotonic()
                     if (left is not None and left <= 0) or (hurry is not None and hurry.is_set()):
                         return running
-                    self._clock.wait(self._changed, left)
+                    waits = [limit for limit in (left, slice_) if limit is not None]
+                    self._clock.wait(self._changed, min(waits, default=None))
         finally:
             detach()
         self._threads.join()
@@ -289,7 +307,7 @@ class Group:
             settle(member.placement.run(self._stop))
             state = _RunnableState.ENDED
             if not self._stop.is_set() and not member.placement.is_ready_when_ended:
-                _log.info("runnable %s ended, although nobody stopped it", member.name)
+                self._on_end(member.name)
         except BaseException as error:
             self._fail(member, error)
         finally:
@@ -358,6 +376,10 @@ class Group:
                 self.name,
                 now - began,
             )
+
+
+def _log_end(name: str) -> None:
+    _log.info("runnable %s ended, although nobody stopped it", name)
 
 
 def _unready(member: _Member) -> str:

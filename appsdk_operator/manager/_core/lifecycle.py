@@ -11,6 +11,7 @@ from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import Cluster
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import Runnable, RunnableGroup, name_of
+from appsdk_operator.manager._core.signals import wait_until_set
 from appsdk_operator.runtime import (
     Clock,
     StopSignal,
@@ -176,7 +177,11 @@ class Lifecycle:
         stuck: Sequence[str] = ()
         try:
             self._start()
-            self._halt.wait()
+            wait_until_set(self._halt, self._clock)
+        except Exception as error:  # a thread cannot be started
+            _log.error("the manager cannot start all runnables and stops: %s", safe_text(error))
+            with self._lock:
+                self._errors.append(("start", error))
         finally:
             self._halt.set()
             for detach in detachers:

@@ -30,7 +30,7 @@ from appsdk_operator.manager._core.runnable import (
     health_of,
     placements,
 )
-from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
+from appsdk_operator.manager._core.signals import check_main_thread, run_with_signals
 from appsdk_operator.manager._election.options import elector_config
 from appsdk_operator.manager._events.failures import FailureEventObserver
 from appsdk_operator.manager._events.recorder import EventBroadcaster, EventRecorder
@@ -49,7 +49,6 @@ from appsdk_operator.runtime import (
     ObservedParts,
     Sample,
     StopSignal,
-    ThreadGroup,
     check_clock,
     check_stop,
     counted,
@@ -531,7 +530,8 @@ class Manager:
             self._observe_for_options()
             with owned_by(self), self._entered():
                 if handle_signals:
-                    self._run_with_signals(stop)
+                    run = self._lifecycle.run
+                    run_with_signals(run, stop, note=self._note_signal, threads="manager")
                 else:
                     self._lifecycle.run(stop)
         finally:
@@ -561,32 +561,6 @@ class Manager:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _run_with_signals(self, stop: StopSignal | None) -> None:
-        """Run in another thread, so that the main thread can handle signals at any time."""
-        own = stop.child() if stop is not None else StopSignal()
-        ended = StopSignal()
-        raised: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                self._lifecycle.run(own)
-            except BaseException as error:
-                raised.append(error)
-            finally:
-                ended.set()
-
-        threads = ThreadGroup("manager")
-        with stop_on_signals(own, self._note_signal):
-            threads.start("run", run)
-            try:
-                while not ended.wait(SLICE):
-                    pass
-            finally:
-                own.set()
-        threads.join()
-        if raised:
-            raise raised[0]
 
     # Internals.
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
-from appsdk_operator.manager._cancellation import is_cancellation
 from appsdk_operator.manager._core.announcements import Announcements, kinds_of
-from appsdk_operator.manager._core.signals import SLICE, check_main_thread, stop_on_signals
+from appsdk_operator.manager._core.groups import Group
+from appsdk_operator.manager._core.runnable import Placement, RunnableGroup
+from appsdk_operator.manager._core.signals import (
+    check_main_thread,
+    run_with_signals,
+    wait_until_set,
+)
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     ActivityObserver,
@@ -18,7 +21,6 @@ from appsdk_operator.runtime import (
     ObservedParts,
     StillRunning,
     StopSignal,
-    ThreadGroup,
     as_exception,
     check_operator_name,
     check_previous_names,
@@ -28,7 +30,6 @@ from appsdk_operator.runtime import (
     left_behind,
     present_clock,
     safe_text,
-    settle,
     thread_clock,
 )
 from appsdk_operator.runtime.validation import check_plain, checked_seconds
@@ -120,6 +121,7 @@ class Operator:
         self._dropped: list[StillRunning] = []
         self._observed = ObservedParts()
         self._has_run = False
+        self._stop_reason = ""
 
     def add_controller(self, controller: OperatorController) -> None:
         """Run ``controller`` with the others.
@@ -234,18 +236,27 @@ class Operator:
             if self._has_run:
                 raise RuntimeError("the operator was run before: make a new one")
             self._has_run = True
-            own = stop.child() if stop is not None else StopSignal(clock=self.clock)
-            controllers = list(self._controllers)
+        if handle_signals:
+            run_with_signals(self._run, stop, note=self._note_signal, threads="operator")
+        else:
+            self._run(stop)
+
+    def _run(self, stop: StopSignal | None) -> None:
+        own = stop.child() if stop is not None else StopSignal(clock=self.clock)
+        controllers = self.controllers
         if not controllers and not own.is_set():
             _log.warning(
                 "the operator has no controllers and only waits for its stop: add them with "
                 "add_controller before run"
             )
         failures: list[Exception] = []
-        not_ended = set(map(id, controllers))
-        threads = ThreadGroup("operator")
+        names = {
+            f"{number}-{getattr(each, 'name', '') or type(each).__name__}": each
+            for number, each in enumerate(controllers)
+        }
 
-        def fail(controller: OperatorController, error: Exception) -> None:
+        def fail(name: str, error: Exception) -> None:
+            controller = names[name]
             if not own.is_set() and self._goes_on(controller, error, failures):
                 return
             with self._lock:
@@ -253,64 +264,59 @@ class Operator:
             _log.error("controller %r failed, the operator stops: %s", controller, safe_text(error))
             own.set()
 
-        def run(controller: OperatorController) -> None:
-            try:
-                settle(controller.run(own))
-                if not own.is_set():
-                    _log.warning("controller %r ended although nobody stopped it", controller)
-            except BaseException as error:
-                if own.is_set() and is_cancellation(error):
-                    return  # a normal end after the stop
-                failure = as_exception(f"controller {controller!r}", error, for_main_thread=False)
-                fail(controller, failure)
-            finally:
-                with self._lock:
-                    not_ended.discard(id(controller))
-                    is_last = not not_ended
-                if is_last:
-                    own.set()
+        def ended(name: str) -> None:
+            _log.warning("controller %r ended although nobody stopped it", names[name])
 
+        group = Group(
+            self.name or "operator",
+            on_failure=fail,
+            on_end=ended,
+            base_stop=own,
+            clock=thread_clock(),
+            threads="operator",
+        )
+        for name, each in names.items():
+            group.add(each, Placement(group=RunnableGroup.LEADER_ELECTION, run=each.run), name)
         # A part of a manager leaves this to it.
         announcements = Announcements(self.name, self.clock) if self._owner is self else None
         if announcements is not None:
             announcements.starts(controllers)
-        signals: list[str] = []
-        with stop_on_signals(own, signals.append) if handle_signals else contextlib.nullcontext():
-            try:
-                for number, controller in enumerate(controllers):
-                    name = getattr(controller, "name", "") or type(controller).__name__
-                    threads.start(f"{number}-{name}", functools.partial(run, controller))
-                # A signal that comes right before the main thread begins to wait is only handled
-                # once that wait ends, and Ctrl-C is one without handle_signals, too.
-                if announcements is not None:
-                    announcements.has_started(controllers)
-                is_main = threading.current_thread() is threading.main_thread()
-                while not own.wait(SLICE if is_main else None):
-                    pass
-            except Exception as error:  # a thread cannot be started
-                with self._lock:
-                    failures.append(error)
-            finally:
-                own.set()
-                if announcements is not None:
-                    has_failed = bool(failures) and not signals
-                    announcements.stops("".join(signals), self._stop_timeout, has_failed=has_failed)
-                running = self._join(threads) + self._left_behind()
-        if announcements is not None and not running:
+        try:
+            group.launch()
+            if announcements is not None:
+                announcements.has_started(controllers)
+            if controllers:
+                group.wait_ended(hurry=own)
+            else:
+                wait_until_set(own, self.clock)
+        except Exception as error:  # a thread cannot be started
+            with self._lock:
+                failures.append(error)
+        finally:
+            own.set()
+            if announcements is not None:
+                has_failed = bool(failures) and not self._stop_reason
+                announcements.stops(self._stop_reason, self._stop_timeout, has_failed=has_failed)
+            group.wait_ended(thread_clock().monotonic() + self._stop_timeout)
+
+        def running() -> list[str]:
+            return [f"operator/{name}" for name in group.running] + self._left_behind()
+
+        still = running()
+        if announcements is not None and not still:
             announcements.has_stopped()
         with self._lock:
             errors = list(failures)
-        if running:
-            errors.append(
-                StillRunning(
-                    f"still running {self._stop_timeout:g} s after the stop: {', '.join(running)}",
-                    running=lambda: threads.join(0.0) + self._left_behind(),
-                )
-            )
+        if still:
+            text = f"still running {self._stop_timeout:g} s after the stop: {', '.join(still)}"
+            errors.append(StillRunning(text, running=running))
         if len(errors) == 1:
             raise errors[0]
         if errors:
             raise ExceptionGroup("controllers failed", errors)
+
+    def _note_signal(self, name: str) -> None:
+        self._stop_reason = name
 
     def _goes_on(
         self, controller: OperatorController, error: Exception, failures: list[Exception]
@@ -346,14 +352,6 @@ class Operator:
         with self._lock:
             dropped = self._dropped.copy()
         return [name for error in dropped for name in error.running()]
-
-    def _join(self, threads: ThreadGroup) -> list[str]:
-        deadline = thread_clock().monotonic() + self._stop_timeout
-        while True:
-            left = deadline - thread_clock().monotonic()
-            running = threads.join(max(0.0, min(SLICE, left)))
-            if not running or left <= SLICE:
-                return running
 
 
 if not TYPE_CHECKING:  # inspect.signature shows the arguments of __init__

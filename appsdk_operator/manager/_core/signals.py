@@ -9,11 +9,67 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from appsdk_operator.runtime import StopSignal
+from appsdk_operator.runtime import Clock, ManualClock, StopSignal, ThreadGroup, system_clock
 
-SLICE = 0.5
-"""The longest single wait of the main thread, in seconds, while signals are handled. A signal right
-before a wait does not interrupt it, so its handler runs only after the wait."""
+_SLICE = 0.5
+
+
+def longest_wait(clock: Clock) -> float | None:
+    """The longest single wait of this thread, in seconds of ``clock``; None without a limit.
+
+    The main thread has one: a signal right before a wait does not interrupt it, so its handler,
+    with or without ``handle_signals``, runs only after the wait.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    return _SLICE if is_main and not isinstance(clock, ManualClock) else None
+
+
+def wait_until_set(stop: StopSignal, clock: Clock) -> None:
+    """Wait until ``stop``, whose waits use ``clock``, is set; the main thread handles signals."""
+    while not stop.wait(longest_wait(clock)):
+        pass
+
+
+def run_with_signals(
+    run: Callable[[StopSignal], None],
+    stop: StopSignal | None,
+    *,
+    note: Callable[[str], object],
+    threads: str,
+) -> None:
+    """Call ``run(stop)`` in another thread, so that the main thread can handle signals at any time.
+
+    Args:
+        run: what to call, with a signal that ``stop``, SIGINT and SIGTERM set.
+        stop: ends the run, too; None without one.
+        note: called with the name of the signal that stops it.
+        threads: the prefix of the thread's name.
+
+    Raises:
+        BaseException: what ``run`` raised.
+    """
+    own = stop.child() if stop is not None else StopSignal()
+    ended = StopSignal(clock=system_clock)
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run(own)
+        except BaseException as error:
+            raised.append(error)
+        finally:
+            ended.set()
+
+    group = ThreadGroup(threads)
+    with stop_on_signals(own, note):
+        group.start("run", work)
+        try:
+            wait_until_set(ended, system_clock)
+        finally:
+            own.set()
+    group.join()
+    if raised:
+        raise raised[0]
 
 
 def check_main_thread(whose: str) -> None:
@@ -36,7 +92,7 @@ def stop_on_signals(stop: StopSignal, note: Callable[[str], object]) -> Iterator
     ``note`` is called with the name of the first one before that, in a thread of its own.
 
     Afterwards the former handlers are restored. For the main thread only, whose single waits must
-    not be longer than :data:`SLICE`.
+    not be longer than :func:`longest_wait`.
     """
     numbers: list[int] = []
     # The handler interrupts the main thread anywhere, perhaps while that holds a lock which logging
