@@ -12,6 +12,7 @@ from appsdk_operator.cache import (
     Cache,
     Delivery,
     Health,
+    Informer,
     Overflow,
     ResourceAction,
 )
@@ -45,7 +46,13 @@ from appsdk_operator.runtime import (
     safe_text,
     thread_clock,
 )
-from appsdk_operator.runtime.validation import check_count, check_flag, check_number, checked_limit
+from appsdk_operator.runtime.validation import (
+    check_count,
+    check_flag,
+    check_number,
+    checked_limit,
+    checked_seconds,
+)
 from appsdk_operator.watchers._checks import (
     check_argument_order,
     check_cache,
@@ -240,21 +247,39 @@ class InformerController:
 
     # Informers, watchers and reconcilers.
 
-    def add_informer(self, informer: RunnableInformer, kind: str | Kind) -> None:
+    def add_informer(
+        self, informer: RunnableInformer, kind: str | Kind, *, resync: float | None = None
+    ) -> None:
         """Run ``informer`` with the controller, and call the watchers of ``kind`` for its events.
 
+        Args:
+            informer: the informer; one of this package, or any with the methods of
+                :class:`RunnableInformer`.
+            kind: the kind; as a :class:`Kind` or as a string, the same for informer and watchers.
+            resync: seconds between resyncs from the local copy, plus or minus a tenth; 0: never. A
+                resync repeats calls that the retry policy gave up. Default: the informer's own
+                resync, which is 30 for a KubernetesInformer and none for an Informer.
+
         Raises:
-            TypeError: ``informer`` is not an informer.
-            ValueError: ``kind`` is empty, the informer was added before, or its objects have the
-                same finalizer by a watcher of another controller.
+            TypeError: ``informer`` is not an informer, or is one of another package, which has a
+                resync of its own, and ``resync`` was given.
+            ValueError: ``kind`` is empty, ``resync`` is negative, the informer was added before, or
+                its objects have the same finalizer by a watcher of another controller.
             RuntimeError: the controller has ended.
         """
         check_argument_order("add_informer", "informer", informer, kind)
         kind = checked_kind(kind)
         check_informer(informer)
+        if resync is not None:
+            checked_seconds("resync", resync)
+            if not isinstance(informer, Informer):
+                raise TypeError(
+                    f"resync={resync!r}: {informer!r} is an informer of another package: set the "
+                    "resync where it is made"
+                )
         self._check_open("informers")
         with self._used_finalizers() as check:
-            own = self._bindings.add_informer(informer, kind, check)
+            own = self._bindings.add_informer(informer, kind, resync, check)
         with self._lock:
             stop = self._stop
         if stop is not None:

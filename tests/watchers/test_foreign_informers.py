@@ -54,6 +54,13 @@ def work(controller):
         pass
 
 
+def test_one_of_another_package_has_its_own_resync():
+    controller = InformerController(metrics=Metrics())
+    with pytest.raises(TypeError, match=r"resync=30.*of another package.*where it is made"):
+        controller.add_informer(Foreign(), "widgets", resync=30)
+    controller.close()
+
+
 def test_the_same_version_again_is_a_resync():
     foreign = Foreign()
     controller, told = controlled(foreign)

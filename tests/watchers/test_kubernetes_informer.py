@@ -97,7 +97,15 @@ def test_a_namespace_for_a_cluster_scoped_kind_is_refused():
         KubernetesInformer(node, Client(), namespace="x", metrics=Metrics())
 
 
-def test_at_each_resync_every_object_is_shown_as_an_update_to_itself():
+@pytest.mark.parametrize(
+    ("resync", "shown_at"),
+    [
+        (None, ((26.9, 0), (6.2, 1), (33.1, 2))),  # the informer's own
+        (10.0, ((8.9, 0), (2.2, 1), (11.1, 2))),
+        (0.0, ((26.9, 0), (600.0, 0))),
+    ],
+)
+def test_at_each_resync_every_object_is_shown_as_an_update_to_itself(resync, shown_at):
     clock, client = ManualClock(), Client()
     for name in "ab":
         client.create(name)
@@ -106,16 +114,41 @@ def test_at_each_resync_every_object_is_shown_as_an_update_to_itself():
     )
     controller = InformerController(clock=clock, metrics=Metrics())
     shown = []
-    controller.add_informer(informer, WIDGET)
+    controller.add_informer(informer, WIDGET, resync=resync)
     controller.add_watcher(
         SimpleWatcher(update=lambda old, new: shown.append((new.name, old is new))), WIDGET
     )
     informer.step(StopSignal())
-    for seconds, times in ((26.9, 0), (6.2, 1), (33.1, 2)):
+    for seconds, times in shown_at:
         clock.advance(seconds)
         while controller.process_next():
             pass
         assert sorted(shown) == sorted([("a", True), ("b", True)] * times)
+    controller.close()
+
+
+def test_an_informer_without_resyncs_gets_those_of_its_controller():
+    clock, client = ManualClock(), Client()
+    informer = Informer(WIDGET, client, clock=clock, metrics=Metrics())
+    client.create("a")
+    controller = InformerController(clock=clock, metrics=Metrics())
+    shown = []
+    controller.add_informer(informer, WIDGET, resync=10.0)
+    controller.add_watcher(SimpleWatcher(update=lambda old, new: shown.append(new.name)), WIDGET)
+    informer.step(StopSignal())
+    clock.advance(11.1)
+    while controller.process_next():
+        pass
+    assert shown == ["a"]
+    controller.close()
+
+
+def test_a_resync_that_cannot_be_is_refused():
+    controller = InformerController(metrics=Metrics())
+    informer = KubernetesInformer(WIDGET, Client(), metrics=Metrics())
+    with pytest.raises(ValueError, match="resync=-1"):
+        controller.add_informer(informer, WIDGET, resync=-1)
+    controller.add_informer(informer, WIDGET)  # it was not used up
     controller.close()
 
 

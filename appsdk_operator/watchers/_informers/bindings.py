@@ -35,7 +35,11 @@ class InformerBindings:
         self._closed = StopSignal(clock=clock)
 
     def add_informer(
-        self, informer: RunnableInformer, kind: str, check: Callable[[], object]
+        self,
+        informer: RunnableInformer,
+        kind: str,
+        resync: float | None,
+        check: Callable[[], object],
     ) -> OwnedInformer:
         """Deliver the events of ``informer``, from when ``check`` has passed with it among all.
 
@@ -43,7 +47,8 @@ class InformerBindings:
             ValueError: it was added before.
             Exception: what ``check`` raised.
         """
-        owned = OwnedInformer(informer, self._delivery.source(kind), clock=self._clock)
+        source = self._delivery.source(kind)
+        owned = OwnedInformer(informer, source, resync=resync, clock=self._clock)
         self._add(
             owned,
             check,

@@ -6,7 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol, final, runtime_checkable
 
-from appsdk_operator.cache import EventSource, Followed, Health, Informer, Registration
+from appsdk_operator.cache import (
+    CacheRegistration,
+    EventSource,
+    Followed,
+    Health,
+    Informer,
+    Registration,
+)
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
@@ -51,11 +58,18 @@ class RunnableInformer(Protocol):
 class OwnedInformer(Followed):
     """The attachment to an informer that the controller runs, of this package or another."""
 
-    def __init__(self, informer: RunnableInformer, source: EventSource, *, clock: Clock) -> None:
+    def __init__(
+        self,
+        informer: RunnableInformer,
+        source: EventSource,
+        *,
+        resync: float | None = None,
+        clock: Clock,
+    ) -> None:
         # One of another package may have no kind, or another form of it.
         origin: Any = informer
         kind: Any = getattr(informer, "kind", None)
-        super().__init__(origin, kind, source, clock=clock)
+        super().__init__(origin, kind, source, resync=resync, clock=clock)
         self.informer = informer
         self.stop: StopSignal | None = None
         self._failures = FailureLog(_log, present_clock())
@@ -64,7 +78,9 @@ class OwnedInformer(Followed):
             hasattr(informer, "has_synced") or hasattr(informer, "wait_for_sync")
         )
 
-    def _register(self) -> Registration | None:
+    def _register(self) -> CacheRegistration | Registration | None:
+        if isinstance(self.informer, Informer):
+            return super()._register()
         registration = self.informer.add_event_handler(self.source)
         return registration if isinstance(registration, Registration) else None
 
