@@ -187,6 +187,7 @@ from appsdk_operator.resource._object import (
     OwnerReference as OwnerReference,
     PartError as PartError,
     as_transformed as as_transformed,
+    every_part_error as every_part_error,
     is_older_version as is_older_version,
     parse_time as parse_time,
 )

@@ -808,7 +808,8 @@ def check_typed(kind: Kind, field: str, value: Any, plain: Any) -> None:
     try:
         convert(plain, kind.spec_view if field == "spec" else kind.status_view)
     except (*_codec.DECODE_ERRORS, TypeError) as error:
-        place, problem = _path_and_problem(kind, error)
+        place, problem = path_and_problem(error)
+        problem = _shown_problem(kind, problem)
         refusal = _codec.EncodeError(
             f"{kind.kind}: $.{field}{place} does not fit {view.__qualname__}: {problem}"
         )
@@ -861,8 +862,35 @@ class PartError(_codec.DecodeError):
         return PartError, (str(self), self.kind, self.part, self.path, self.problem)
 
 
+def every_part_error(obj: Object, error: PartError) -> list[PartError]:
+    """The errors of all fields of the part that ``error`` is about, up to 100.
+
+    Of a part of more than 64 KB it is ``error`` alone.
+
+    Args:
+        obj: the object whose part could not be read, or another one with such a part.
+        error: the error of reading it.
+    """
+    from appsdk_operator.resource._typed.every_problem import every_problem
+
+    kind = error.kind
+    view = kind.spec if error.part == "spec" else kind.status
+    raw = bytes(obj._members().get(error.part, b"null"))  # noqa: SLF001 - of this module
+    try:
+        found = every_problem(view, kind.rename, raw)
+    except (NameError, TypeError, ValueError, RecursionError):  # a class of which parts are unknown
+        found = []
+    return [_part_error(kind, obj.key, error.part, view, *each) for each in found] or [error]
+
+
 def view_error(kind: Kind, key: ObjectKey, field: str, view: Any, error: Exception) -> PartError:
-    place, problem = _path_and_problem(kind, error)
+    return _part_error(kind, key, field, view, *path_and_problem(error))
+
+
+def _part_error(
+    kind: Kind, key: ObjectKey, field: str, view: Any, place: str, problem: str
+) -> PartError:
+    problem = _shown_problem(kind, problem)
     text = (
         f"{kind.kind} {key}: $.{field}{place} does not fit "
         f"{getattr(view, '__qualname__', view)}: {problem}"
@@ -870,11 +898,10 @@ def view_error(kind: Kind, key: ObjectKey, field: str, view: Any, error: Excepti
     return PartError(text, kind, field, f"{field}{place}", problem)
 
 
-def _path_and_problem(kind: Kind, error: Exception) -> tuple[str, str]:
-    place, problem = path_and_problem(error)
+def _shown_problem(kind: Kind, problem: str) -> str:
     if not kind.secret:
-        return place, problem
-    return place, f"the reason is not shown, as {kind.kind} is a kind with secrets"
+        return problem
+    return f"the reason is not shown, as {kind.kind} is a kind with secrets"
 
 
 def type_fields(kind: Kind) -> dict[str, Any]:

@@ -307,6 +307,22 @@ def test_what_does_not_fit_is_refused_in_the_words_of_kubernetes(
     assert (given["reason"], given["message"], given["field"]) == cause
 
 
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_all_fields_that_do_not_fit_are_named_at_once(operation: str) -> None:
+    kind = Kind(group="example.com", version="v1", kind="Widget", spec=Parts)
+    spec = {"parts": [{"weight": -1}, {"name": "a"}], "mode": "c"}
+    handler = Defaulting(kind, lambda obj: obj["metadata"].update(labels={"mode": obj.spec.mode}))
+    found = answer(Admission(handler), review(operation, object=widget(**spec)))
+    assert found["status"]["message"] == (
+        'Widget.example.com "a" is invalid: [spec.parts[0].name: Required value, '
+        "spec.parts[0].weight: Invalid value: Expected `int` >= 0, "
+        "spec.mode: Invalid value: Invalid enum value 'c']"
+    )
+    assert [each["field"] for each in found["status"]["details"]["causes"]] == [
+        *("spec.parts[0].name", "spec.parts[0].weight", "spec.mode"),
+    ]
+
+
 NO_INTEGER = "Invalid value: Input should be a valid integer, unable to parse string as an integer"
 
 

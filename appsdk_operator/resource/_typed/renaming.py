@@ -35,6 +35,7 @@ from appsdk_operator.resource._typed.spec_types import (
     encode_hook,
     has_fields,
     is_pydantic_model,
+    model_errors,
     path_and_problem,
 )
 from appsdk_operator.resource._typed.wire_types import wire_type
@@ -129,6 +130,17 @@ def convert(value: Any, view: Any) -> Any:
     if isinstance(view, Renamed):
         return view.convert(value)
     return msgspec.convert(value, view, dec_hook=decode_hook)
+
+
+def problems_of_model(model: Any, style: str | None, value: Any) -> list[tuple[str, str]]:
+    """The paths and texts of all errors of a model of pydantic, with the names on the wire."""
+    plan = _plan(model, style)
+    plain = value if plan.reader is None else plan.reader(value)
+    try:
+        model.model_validate_json(msgspec.json.encode(plain))
+    except ValueError as error:
+        return [_on_the_wire(plan, *found) for found in model_errors(error)]
+    return []
 
 
 def known_fields(view: Any, value: Any) -> Any:
@@ -284,7 +296,7 @@ def _plan_of(
             (places.append(array[0]) if array[1] else items.extend(array[0]))
         elif has_fields(class_of(view)) or is_typed_dict(view):
             listed = class_fields(view)
-            if _is_array(view):
+            if is_array_like(view):
                 tag = (str,) if _tag_of(view) else ()
                 places.append((*tag, *(field.type for field in listed)))
             elif _is_root_model(view):
@@ -350,7 +362,8 @@ def _add_fields(
         own_keys.discard(tag)
 
 
-def _is_array(view: Any) -> bool:
+def is_array_like(view: Any) -> bool:
+    """Whether it is a struct that is an array in JSON."""
     config = getattr(class_of(view), "__struct_config__", None)
     return config is not None and bool(config.array_like)
 
@@ -495,7 +508,7 @@ def _written(cls: Hashable, style: str | None) -> dict[str, _WrittenField]:
 
     Classes whose values are lists in JSON, and models that are their root's value, have none.
     """
-    if not has_fields(cls) or is_named_tuple(cls) or _is_array(cls) or _is_root_model(cls):
+    if not has_fields(cls) or is_named_tuple(cls) or is_array_like(cls) or _is_root_model(cls):
         return {}
     rename = None if style is None else STYLES[style]
     table = {}

@@ -171,10 +171,18 @@ def _has_serializer(markers: Iterable[Any]) -> bool:
 
 def _first_problem(error: ValueError) -> str:
     """The first of pydantic's errors in msgspec's form: "… - at `$.size`"."""
+    (place, text), *others = model_errors(error)
+    more = f" (and {len(others)} more)" if others else ""
+    return f"{text}{more} - at `${place}`"
+
+
+def model_errors(error: ValueError) -> list[tuple[str, str]]:
+    """The paths and texts of pydantic's errors."""
     found = error.errors(include_url=False, include_input=False)  # type: ignore[attr-defined]
-    place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in found[0]["loc"])
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{found[0]['msg']}{more} - at `${place}`"
+    return [
+        ("".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in one["loc"]), one["msg"])
+        for one in found
+    ]
 
 
 _LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`")

@@ -13,6 +13,7 @@ from appsdk_operator.resource import (
     Object,
     PartError,
     WrongKindError,
+    every_part_error,
 )
 from appsdk_operator.webhooks._admission.requests import AdmissionRequest
 from appsdk_operator.webhooks._admission.responses import AdmissionResponse
@@ -81,9 +82,10 @@ def is_of_stored_alone(error: PartError, old: Object | None, new: Object | None)
 def response_to(error: PartError, request: AdmissionRequest) -> AdmissionResponse | None:
     """The answer to a request whose handler could not read a part of an object.
 
-    A new object that does not fit is refused, with the field. What is stored and does not fit must
-    not keep anybody from deleting it or from repairing it: that is allowed, with a warning. So are
-    changes of an object that is being deleted, as long as they leave that part as it is.
+    A new object that does not fit is refused, with all wrong fields. What is stored and does not
+    fit must not keep anybody from deleting it or from repairing it: that is allowed, with a
+    warning. So are changes of an object that is being deleted, as long as they leave that part as
+    it is.
 
     Returns:
         The answer; None if it was neither the new object nor the stored one, so that the handler
@@ -94,7 +96,8 @@ def response_to(error: PartError, request: AdmissionRequest) -> AdmissionRespons
     if found is not None and new is not None:
         if not (new.is_deleting and old is not None and _same_part(old, new, error.part)):
             name = request.name or new.name
-            return AdmissionResponse.of_error(Invalid.of(request.kind, name, field_error(found)))
+            errors = [field_error(each) for each in every_part_error(new, found)]
+            return AdmissionResponse.of_error(Invalid.of(request.kind, name, errors))
     elif not is_of_stored_alone(error, old, new):
         return None
     request.logger.warning("%r is allowed unchecked: %s", request, error)
