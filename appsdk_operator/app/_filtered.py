@@ -39,7 +39,7 @@ class Filtered(Generic[SpecT, StatusT]):
 
     >>> from appsdk_operator import field, kinds
     >>> Filtered(kinds.core.v1.ConfigMap, when=field("data").changed)
-    Filtered(ConfigMap.v1, when=field('data').changed)
+    Filtered(configmaps.v1, when=field('data').changed)
     """
 
     __slots__ = ("filters", "kind")
