@@ -67,7 +67,7 @@ from appsdk_operator.app._fields import (
 )
 from appsdk_operator.app._filtered import Filtered, filtered
 from appsdk_operator.app._finalizers import finalizers_of
-from appsdk_operator.app._kinds import check_names, crds_of, kinds_of, owned_kinds
+from appsdk_operator.app._kinds import check_names, check_version, crds_of, kinds_of, owned_kinds
 from appsdk_operator.app._kopf import Kopf
 from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
 from appsdk_operator.app._mistakes import check_function, explains_options, missing_attribute
@@ -526,8 +526,9 @@ class App:
 
         Raises:
             TypeError: ``kind`` is not a Kind, or the function does not take one object.
-            ValueError: ``time_limit`` is not above 0, or the status of the kind has no such
-                ``result`` field; the text names the nearest one.
+            ValueError: ``time_limit`` is not above 0; the status of the kind has no such
+                ``result`` field, whose text names the nearest one; or there are functions for
+                another version of the kind.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
             kind, "add", where=where, retry=retry, time_limit=time_limit, result=result
@@ -1503,10 +1504,13 @@ class App:
             )
         for kind in kinds_of(declared):
             check_names(kind, self._declared.names)
+        if isinstance(declared, _FUNCTIONS) and declared.kind is not None:
+            functions = [each for each in self._declared.functions if isinstance(each, _FUNCTIONS)]
+            check_version(declared.kind, functions)
         declarations.append(declared)
         if isinstance(declared, _HANDLING) and declared.kind is not None:
             self._declared.handled.setdefault(declared.kind)
-        if isinstance(declared, (Handler, Timer, Watched, Background)):
+        if isinstance(declared, (*_FUNCTIONS, Watched)):
             self._declared.functions.append(declared)
 
     def _handler(self, kind: Any, cause: Cause, result: str = "", **options: Any) -> Any:
@@ -1630,6 +1634,7 @@ def observed_manager(
     return app._assembled(server, options, observer)  # noqa: SLF001 - of this module
 
 
+_FUNCTIONS = (Handler, Timer, Background)
 _HANDLING = (Handler, Watched, Reconciling, Timer, Background, Defaulter, Validator)
 _OPERATIONS: Mapping[str, tuple[str, ...]] = {
     "write": ("create", "update"),

@@ -22,7 +22,7 @@ from appsdk_operator.app._declarations import (
     name_of,
 )
 from appsdk_operator.app._functions import KindFunctions
-from appsdk_operator.app._kinds import owned_kinds
+from appsdk_operator.app._kinds import other_versions, owned_kinds
 from appsdk_operator.app._kopf import Kopf, KopfStates
 from appsdk_operator.app._kopf_peers import check_peers
 from appsdk_operator.app._lifespan import LifespanFunction, Lifespans
@@ -445,7 +445,9 @@ def _functions(
         result_of=observer.result,
         newest_of=lambda obj: manager.cache.get(kind, obj.name, namespace=obj.namespace),
         clock=manager.clock,
-        finalizer=assembly.finalizer,
+        finalizer=msgspec.structs.replace(
+            assembly.finalizer, versions=other_versions(kind, assembly.declared)
+        ),
         is_ready=None if main is None else main.is_handled,
         time_limit=assembly.watchers.time_limit,
         paused=assembly.watchers.paused,
@@ -479,16 +481,13 @@ def is_remembered(
 ) -> bool:
     """Whether it is recorded what functions have handled of objects of a kind.
 
-    Of a kind that is handled in several versions it is for the first one: an object has one record.
-
     Args:
         kind: the kind.
         declared: the App's declarations.
         wanted: its option ``remember``.
     """
     handlers = [each for each in declared.watching if isinstance(each, Handler)]
-    versions = [e.kind for e in handlers if e.kind.qualified_name == kind.qualified_name]
-    if versions[:1] != [kind]:
+    if all(each.kind != kind for each in handlers):
         return False
     if isinstance(wanted, bool):
         return wanted

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
-from appsdk_operator.app._declarations import Converter, Declarations, Owned
+from appsdk_operator.app._declarations import Converter, Declarations, Owned, name_of
 from appsdk_operator.resource import (
     Kind,
     MutableObject,
@@ -43,6 +44,46 @@ def check_names(kind: Kind[Any, Any], known: dict[tuple[str, str], Kind[Any, Any
                 f"{name}={str(other)!r}: a kind has one {name}, in all its versions; use one Kind "
                 "everywhere"
             )
+
+
+def check_version(kind: Kind[Any, Any], functions: Iterable[Any]) -> None:
+    """Check that ``functions`` of objects, those declared before, handle no other version.
+
+    Raises:
+        ValueError: one does. Each version has a controller and a finalizer of its own, so calls for
+            one object would overlap, and the object would wait for both.
+    """
+    name = kind.qualified_name
+    other = next(
+        (
+            each
+            for each in functions
+            if each.kind is not None
+            and each.kind.qualified_name == name
+            and each.kind.version != kind.version
+        ),
+        None,
+    )
+    if other is not None:
+        raise ValueError(
+            f"{name} has functions for {other.kind.version}, such as {name_of(other.function)}, "
+            f"and {kind.version} is another version: declare all functions for one version. The "
+            "API server converts every object to it"
+        )
+
+
+def other_versions(kind: Kind[Any, Any], declared: Declarations) -> tuple[str, ...]:
+    """The other versions of a kind of which the App's CRD is made.
+
+    Raises:
+        ValueError: as :func:`owned_kinds`.
+    """
+    return tuple(
+        each.version
+        for owned in owned_kinds(declared)
+        for each in owned.kinds
+        if each.qualified_name == kind.qualified_name and each.version != kind.version
+    )
 
 
 def owned_kinds(declared: Declarations) -> list[Owned]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -179,9 +180,34 @@ def test_options_of_a_kind_are_those_of_its_version_where_another_one_is_convert
 def test_a_kind_in_two_versions_without_conversion_is_refused() -> None:
     app = App("bucket-operator")
     app.on_add(BUCKET)(nothing)
-    app.on_add(OLD)(nothing)
+    app.validate(OLD)(nothing)
     with pytest.raises(ValueError, match="handled in v1 and in v1alpha1"):
         app.crds()
+
+
+FUNCTIONS: list[Callable[[App, Kind[Any, Any]], object]] = [
+    lambda app, kind: app.on_add(kind)(nothing),
+    lambda app, kind: app.on_update(kind)(lambda old, new: None),
+    lambda app, kind: app.every(60, kind, name=kind.version)(nothing),
+    lambda app, kind: app.background(kind, name=kind.version)(lambda live, stop: None),
+]
+
+
+@pytest.mark.parametrize("one", FUNCTIONS)
+@pytest.mark.parametrize("other", FUNCTIONS)
+def test_functions_of_one_kind_are_for_one_version(one: Any, other: Any) -> None:
+    app = App("bucket-operator")
+    app.every(60)(lambda: None)
+    one(app, BUCKET)
+    with pytest.raises(ValueError, match=r"has functions for v1, such as .*, and v1alpha1 is"):
+        other(app, OLD)
+    with pytest.raises(ValueError, match="declare all functions for one version"):
+        other(app, OLD)
+    # All else has neither a finalizer nor a turn with them.
+    app.validate(OLD)(nothing)
+    app.object_reconciler(OLD)(nothing)
+    app.watch(OLD, SimpleWatcher(add=nothing))
+    other(app, Kind(group="other.example.com", version="v2", kind="Bucket"))
 
 
 def test_functions_that_validate_a_kind_are_one_webhook() -> None:

@@ -20,7 +20,7 @@ from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import APIServer, World, install_crds
-from appsdk_operator.watchers import JoinedFinalizer, ReconcileRequest
+from appsdk_operator.watchers import JoinedFinalizer, ReconcileRequest, SimpleWatcher
 from tests.simulations import no_client
 
 
@@ -656,17 +656,17 @@ def test_what_cannot_be_used_is_refused_when_given(
 
 
 def test_own_kinds_with_updates_are_remembered_and_others_where_asked_for() -> None:
-    v2 = Kind(group="example.com", version="v2", kind="Thing")
+    other = Kind(group="example.com", version="v2", kind="Other")
 
     def made(**options: Any) -> App:
         app = App("thing-operator", **options)
         app.on_update(THING)(nothing)
         app.on_add(CONFIG_MAP)(nothing)
         app.every(60, SECRET)(nothing)
-        app.on_update(v2)(nothing)
+        app.watch(other, SimpleWatcher(update=nothing))
         return app
 
-    kinds_of = (THING, CONFIG_MAP, SECRET, v2)
+    kinds_of = (THING, CONFIG_MAP, SECRET, other)
 
     def remembered(app: App) -> list[bool]:
         return [remembers(app, kind) for kind in kinds_of]

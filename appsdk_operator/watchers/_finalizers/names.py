@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
+import attrs
 import msgspec
 
 from appsdk_operator.controllers import MAX_FINALIZER_NAME
@@ -46,6 +47,9 @@ class JoinedFinalizer(msgspec.Struct, frozen=True):
 
     watchers: tuple[str, ...] = ()
     """The names of watchers whose finalizers, ``example.com/shop.dns.v1.Widget``, it replaces."""
+    versions: tuple[str, ...] = ()
+    """Other versions of the kind whose finalizers, ``example.com/shop.v1beta1.Widget``, it
+    replaces."""
 
     def __call__(self, kind: Kind, operator: str = UNNAMED) -> str:
         """The finalizer for a kind."""
@@ -87,7 +91,20 @@ def spellings(supplier: FinalizerSupplier, kind: Kind, operator: str = UNNAMED) 
     """The finalizers of a watcher that was given ``supplier``, the earlier spelling among them."""
     if not takes_operator_name(supplier):
         return Spellings.of(kind, supplier(kind))
-    parts = supplier.parts(operator) if isinstance(supplier, JoinedFinalizer) else (operator,)
+    if not isinstance(supplier, JoinedFinalizer):
+        return _spellings(kind, (operator,))
+    parts = supplier.parts(operator)
+    found = [
+        _spellings(attrs.evolve(kind, version=version), parts)
+        for version in dict.fromkeys((kind.version, *supplier.versions))
+    ]
+    return Spellings(
+        tuple(name for each in found for name in each.finalizers),
+        tuple(name for each in found for name in each.in_progress),
+    )
+
+
+def _spellings(kind: Kind, parts: Iterable[str]) -> Spellings:
     names = [
         name
         for part in parts
