@@ -16,9 +16,11 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from appsdk_operator._version import __version__
-from appsdk_operator.cli import _commands
 
 PROGRAM: Final = "appsdk-operator"
+_COMMANDS: Final = "appsdk_operator.cli._commands"
+"""The package of the commands, each a module, which is imported when its command is called."""
+_FOLDER: Final = Path(__file__).with_name("_commands")
 COMPLETION_VARIABLE: Final = "_APPSDK_OPERATOR_COMPLETE"
 """The environment variable by which a shell asks for completions."""
 
@@ -99,7 +101,7 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, in the alphabet's order."""
         return sorted(
-            module.name.replace("_", "-") for module in pkgutil.iter_modules(_commands.__path__)
+            module.name.replace("_", "-") for module in pkgutil.iter_modules([str(_FOLDER)])
         )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -110,7 +112,7 @@ class Commands(click.Group):
         """
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = f"{_commands.__name__}.{cmd_name.replace('-', '_')}"
+        module = f"{_COMMANDS}.{cmd_name.replace('-', '_')}"
         try:
             found = importlib.import_module(module).command
         except ModuleNotFoundError as error:
@@ -159,7 +161,7 @@ class Commands(click.Group):
 
 def first_line(name: str) -> str:
     """The first line of the docstring of a command's module."""
-    path = Path(_commands.__path__[0]) / f"{name.replace('-', '_')}.py"
+    path = _FOLDER / f"{name.replace('-', '_')}.py"
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0].rstrip(".")
 

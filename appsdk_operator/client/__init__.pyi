@@ -10,8 +10,10 @@ from appsdk_operator.client._api.discovery import (
     Discovery as Discovery,
     NoSuchKind as NoSuchKind,
 )
-from appsdk_operator.client._api.edits import (
-    Change as Change,
+from appsdk_operator.client._api.client_like import (
+    ClientLike as ClientLike,
+)
+from appsdk_operator.client._api.edit import (
     Edit as Edit,
 )
 from appsdk_operator.client._api.object_store import (
@@ -23,7 +25,7 @@ from appsdk_operator.client._api.options import (
     FieldValidation as FieldValidation,
 )
 from appsdk_operator.client._api.protocols import (
-    ClientLike as ClientLike,
+    Change as Change,
     Reader as Reader,
     Writer as Writer,
 )

@@ -61,7 +61,7 @@ from appsdk_operator.controllers._helpers.owners import (
     set_controller_reference as set_controller_reference,
     set_owner_reference as set_owner_reference,
 )
-from appsdk_operator.controllers._helpers.wait_for import (
+from appsdk_operator.controllers._wait_for import (
     WaitStopped as WaitStopped,
     wait_for as wait_for,
 )

@@ -18,7 +18,7 @@ from appsdk_operator.runtime._environment import (
 from appsdk_operator.runtime._logs.failure_log import (
     FailureLog as FailureLog,
 )
-from appsdk_operator.runtime._threading.fork import (
+from appsdk_operator.runtime._fork import (
     ForkedError as ForkedError,
 )
 from appsdk_operator.runtime._logs.setup import (
@@ -32,7 +32,7 @@ from appsdk_operator.runtime._metrics import (
     Metrics as Metrics,
     default_metrics as default_metrics,
 )
-from appsdk_operator.runtime._logs.narration import (
+from appsdk_operator.runtime._narration import (
     Narrator as Narrator,
 )
 from appsdk_operator.runtime._queue.rate_limiters import (
@@ -101,7 +101,7 @@ from appsdk_operator.runtime._environment import (
     present_metrics as present_metrics,
     thread_clock as thread_clock,
 )
-from appsdk_operator.runtime._threading.fork import (
+from appsdk_operator.runtime._fork import (
     OneProcess as OneProcess,
     after_fork as after_fork,
     fork_safe as fork_safe,
@@ -180,7 +180,7 @@ from appsdk_operator.runtime._threading.waiters import (
     Latch as Latch,
     Waiters as Waiters,
 )
-from appsdk_operator.runtime._threading.weak import (
+from appsdk_operator.runtime._weak import (
     weak_method as weak_method,
 )
 from appsdk_operator.runtime._threading.workers import (

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
 
 import msgspec
 
+from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import is_interrupt
-from appsdk_operator.runtime._threading.fork import fork_safe
-from appsdk_operator.runtime._threading.weak import weak_method
+from appsdk_operator.runtime._weak import weak_method
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram

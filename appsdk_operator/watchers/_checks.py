@@ -8,7 +8,6 @@ from types import FunctionType
 from appsdk_operator.controllers import check_ignored_result
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime.validation import check_callable, check_count
-from appsdk_operator.watchers._informers.owned import RunnableInformer
 
 
 def check_argument_order(method: str, what: str, given: object, kind: object) -> None:
@@ -48,17 +47,6 @@ def checked_kind(kind: str | Kind) -> str:
     if not text:
         raise ValueError("kind='': name the kind that connects informers with watchers")
     return text
-
-
-def check_informer(informer: object) -> None:
-    if not isinstance(informer, RunnableInformer):
-        raise TypeError(
-            f"informer={informer!r} is not an informer: it needs add_event_handler and run"
-        )
-    if isinstance(informer, type):
-        raise TypeError(
-            f"informer={informer!r} is a class: add an instance, {informer.__name__}(…)"
-        )
 
 
 def check_cache(cache: object, kind: object) -> None:

@@ -57,7 +57,6 @@ from appsdk_operator.watchers._checks import (
     check_argument_order,
     check_cache,
     check_calls,
-    check_informer,
     check_watcher,
     checked_kind,
 )
@@ -77,7 +76,11 @@ from appsdk_operator.watchers._finalizers.uses import (
     finalizer_uses,
 )
 from appsdk_operator.watchers._informers.bindings import InformerBindings
-from appsdk_operator.watchers._informers.owned import OwnedInformer, RunnableInformer
+from appsdk_operator.watchers._informers.owned import (
+    OwnedInformer,
+    RunnableInformer,
+    check_informer,
+)
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher

@@ -15,7 +15,7 @@ from appsdk_operator.runtime import (
     after_fork,
     fork_safe,
 )
-from appsdk_operator.runtime._threading import fork as fork_module
+from appsdk_operator.runtime import _fork as fork_module
 from tests.forking import in_child
 
 

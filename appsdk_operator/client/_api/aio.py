@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, final
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.client._api.edits import Change, Steps, modify_steps
+from appsdk_operator.client._api.edits import Steps, modify_steps
 from appsdk_operator.client._api.options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -31,7 +31,7 @@ from appsdk_operator.client._api.options import (
     WatchOptions,
     WriteOptions,
 )
-from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
+from appsdk_operator.client._api.protocols import Change, SubresourceLike, Verbs
 from appsdk_operator.client._errors import RequestStopped
 from appsdk_operator.client._transport.cancelling import requests_end_with
 from appsdk_operator.client._transport.watch import WatchStream
@@ -261,7 +261,7 @@ class _OnLoop:
         await asyncio.sleep(seconds)
 
 
-async def run_steps(steps: Steps[_T], client: ClientLike, live: Any) -> _T:
+async def run_steps(steps: Steps[_T], client: Verbs, live: Any) -> _T:
     """Perform ``steps`` on the running loop, and return their result."""
     performer = _OnLoop(AsyncClient(client), AsyncClient(live))
     try:
@@ -306,7 +306,7 @@ class AsyncClient:
         TypeError: ``client`` is not a client.
     """
 
-    def __init__(self, client: ClientLike, *, live: Any = None) -> None:
+    def __init__(self, client: Verbs, *, live: Any = None) -> None:
         check_client(client, "get")
         self._client: Any = client
         self._live = client if live is None else live
@@ -503,7 +503,7 @@ class AsyncWatch(Generic[SpecT_co, StatusT_co]):
         __class_getitem__ = subscript
 
     def __init__(
-        self, client: ClientLike, kind: Kind[SpecT_co, StatusT_co], options: WatchOptions
+        self, client: Verbs, kind: Kind[SpecT_co, StatusT_co], options: WatchOptions
     ) -> None:
         self.kind = kind
         """What is watched."""

@@ -19,6 +19,7 @@ from appsdk_operator.client._api.options import (
     delete_body,
 )
 from appsdk_operator.client._api.pagination import PaginationGuard
+from appsdk_operator.client._api.protocols import Change
 from appsdk_operator.client._api.subresource import SubresourceClient
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._errors import Expired
@@ -643,7 +644,7 @@ class Client:
         self,
         kind: Kind[SpecT, StatusT],
         name: str,
-        change: edits.Change[SpecT, StatusT],
+        change: Change[SpecT, StatusT],
         *,
         namespace: str = "",
     ) -> Object[SpecT, StatusT]:

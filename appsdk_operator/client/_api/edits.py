@@ -9,12 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Protocol, TypeAlias, TypeVar, final
 
 import msgspec
 
-from appsdk_operator._generics import SpecT, StatusT, subscript
-from appsdk_operator.client._api.protocols import ClientLike
+from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client._api.protocols import Change, Verbs
 from appsdk_operator.client._errors import AlreadyExists, ApiError, Conflict, NotFound
 from appsdk_operator.resource import (
     AnyObject,
@@ -31,7 +31,7 @@ from appsdk_operator.resource import (
     merge_changes,
 )
 from appsdk_operator.runtime import StopSignal, get_logger, present_clock, random_of, settle
-from appsdk_operator.runtime.validation import check_instance, check_text
+from appsdk_operator.runtime.validation import check_text
 
 _log = get_logger("appsdk_operator.client")
 
@@ -56,10 +56,6 @@ _OBJECT_FIELDS = {"apiVersion", "kind", "metadata", "spec", "data", "stringData"
 """Fields by which a mapping is recognised as a whole object."""
 
 _T = TypeVar("_T")
-
-
-Change: TypeAlias = Callable[[MutableObject[SpecT, StatusT]], Any]
-"""Changes a mutable copy to the desired state; may be ``async def``."""
 
 
 class Performer(Protocol):
@@ -91,7 +87,7 @@ Steps: TypeAlias = Generator[Step, Any, _T]
 class _InThread(msgspec.Struct, frozen=True):
     """Performs steps in the calling thread."""
 
-    client: ClientLike
+    client: Verbs
     live: Any
 
     def call(self, change: Callable[..., Any], draft: MutableObject) -> Any:
@@ -101,7 +97,7 @@ class _InThread(msgspec.Struct, frozen=True):
         StopSignal().wait(seconds)
 
 
-def run_steps(steps: Steps[_T], client: ClientLike, live: Any) -> _T:
+def run_steps(steps: Steps[_T], client: Verbs, live: Any) -> _T:
     """Perform ``steps`` in this thread, and return their result."""
     performer = _InThread(client, live)
     try:
@@ -151,7 +147,7 @@ def modify_steps(
         raise TypeError(
             f"change={change!r}: give a function that changes its argument, a draft of the object"
         )
-    writing = _Writing(kind, name, namespace)
+    writing = Writing(kind, name, namespace)
     made: Object | None = None
     while True:
         present: Object | None = made
@@ -160,7 +156,7 @@ def modify_steps(
         made = None
         if present is not None:
             is_made = by_update or absent is not None
-            draft = MutableObject(kind, present.to_dict()) if is_made else _draft_of(present, kind)
+            draft = MutableObject(kind, present.to_dict()) if is_made else draft_of(present, kind)
         elif absent is not None:
             draft = _new_draft(absent)
         else:
@@ -176,109 +172,13 @@ def modify_steps(
             elif by_update:
                 return (yield from writing.update(present, draft))
             else:
-                return (yield from writing.patch(present, _content(draft, _plain(present))))
+                return (yield from writing.patch(present, content_of(draft, plain(present))))
         except (AlreadyExists, Conflict, NotFound) as error:
             yield from writing.after(error)
 
 
 @final
-class Edit(Generic[SpecT, StatusT]):
-    """A change of one object in a ``with`` or ``async with`` block; ``App.edit`` returns it."""
-
-    if not TYPE_CHECKING:
-        __class_getitem__ = subscript
-
-    def __init__(
-        self, client: ClientLike, obj: Object[SpecT, StatusT], *, live: Any = None
-    ) -> None:
-        """An edit of ``obj``.
-
-        Args:
-            client: reads the newest state of the object, and writes.
-            obj: the object, as a server returned it.
-            live: the client that reads from the server; default: ``client``, without a cache.
-
-        Raises:
-            TypeError: ``obj`` is not an object.
-            ValueError: ``obj`` was not read from a server.
-        """
-        check_instance("obj", obj, Object, "the object that the function got")
-        if not obj.resource_version:
-            raise ValueError(
-                f"{obj!r} has no resource version: edit what a client has returned, or create it "
-                "with client.create(…)"
-            )
-        self._client = client
-        self._live = client if live is None else live
-        self._given = obj
-        self._base = self._given
-        self._draft: MutableObject[SpecT, StatusT] | None = None
-        self.object: Object[SpecT, StatusT] | None = self._given
-        """The object after the block; None when it is gone."""
-
-    def __enter__(self) -> MutableObject[SpecT, StatusT]:
-        return run_steps(self._begin(), self._client, self._live)
-
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
-            run_steps(self._end(), self._client, self._live)
-
-    async def __aenter__(self) -> MutableObject[SpecT, StatusT]:
-        from appsdk_operator.client._api import aio
-
-        return await aio.run_steps(self._begin(), self._client, self._live)
-
-    async def __aexit__(self, error: type[BaseException] | None, *_: object) -> None:
-        from appsdk_operator.client._api import aio
-
-        if error is None:
-            await aio.run_steps(self._end(), self._client, self._live)
-
-    def _begin(self) -> Steps[MutableObject[SpecT, StatusT]]:
-        """Make the draft of the newest state that is known."""
-        given = self._given
-        writing = self._writing()
-        newest: Object | None = given
-        if self._live is not self._client or given.is_transformed:
-            try:
-                newest = yield from writing.read()
-            except LookupError:  # the cache does not hold the kind
-                newest = yield from writing.read(live=True)
-        if newest is None or newest.uid != given.uid or _is_older(newest, given):
-            newest = given
-        self._base = newest
-        self._draft = _draft_of(newest, given.kind)
-        return self._draft
-
-    def _end(self) -> Steps[None]:
-        base, draft = self._base, self._draft
-        assert draft is not None
-        before = _plain(base)
-        _check_key(draft, base.key)
-        ours = _content(draft, before)
-        writing = self._writing()
-        present: Object | None = base
-        while True:
-            if present is None or present.uid != base.uid:
-                _log.debug("%s is gone: its edit is dropped", base)
-                self.object = None
-                return
-            is_base = present is base
-            wanted = ours if is_base else writing.merged(before, ours, present)
-            try:
-                self.object = (yield from writing.patch(present, wanted)).object
-                return
-            except (Conflict, NotFound) as error:
-                yield from writing.after(error)
-            present = yield from writing.read()
-
-    def _writing(self) -> _Writing:
-        given = self._given
-        return _Writing(given.kind, given.name, given.namespace)
-
-
-@final
-class _Writing:
+class Writing:
     """The reads and writes of one change, which end when a write is accepted or given up."""
 
     def __init__(self, kind: Kind[Any, Any], name: str, namespace: str) -> None:
@@ -340,8 +240,8 @@ class _Writing:
     def update(self, present: Object, draft: MutableObject) -> Steps[Outcome]:
         """Replace the object, if the draft differs."""
         self._present = now = present
-        before = _plain(present)
-        if create_merge_patch(before, _content(draft, before)):
+        before = plain(present)
+        if create_merge_patch(before, content_of(draft, before)):
             draft.metadata["resourceVersion"] = present.resource_version
             now = yield lambda by: by.client.update(draft)
         return Outcome(now, has_changed_body=_is_changed(present, now))
@@ -352,7 +252,7 @@ class _Writing:
         if present.uid != self._uid:
             self._uid = present.uid
             self._is_created = self._has_changed_body = self._has_written_body = False
-        fields = create_merge_patch(_plain(present), wanted)
+        fields = create_merge_patch(plain(present), wanted)
         status = {name: fields.pop(name) for name in ("status",) if name in fields}
         if fields and not self._has_written_body:
             now = yield self._patch(fields, now)
@@ -394,7 +294,7 @@ class _Writing:
         Raises:
             Conflict: others have changed the same fields.
         """
-        theirs = _plain(present)
+        theirs = plain(present)
         if self._has_written_body:
             before, ours = ({**theirs, "status": each["status"]} for each in (before, ours))
         try:
@@ -426,7 +326,7 @@ class _Writing:
             yield lambda by: by.pause(pause)
 
 
-def _draft_of(present: Object, kind: Kind[Any, Any]) -> MutableObject[Any, Any]:
+def draft_of(present: Object, kind: Kind[Any, Any]) -> MutableObject[Any, Any]:
     """A draft whose status, without a class, can be changed by key although there is none yet."""
     draft = MutableObject(kind, present.to_dict())
     if kind.status is None and draft.get("status") is None:
@@ -450,10 +350,10 @@ def _change(draft: MutableObject, change: Change) -> Steps[None]:
         explain_frozen(error)
         raise
     _check_returned(draft, returned)
-    _check_key(draft, key)
+    check_key(draft, key)
 
 
-def _check_key(draft: MutableObject, key: ObjectKey) -> None:
+def check_key(draft: MutableObject, key: ObjectKey) -> None:
     if draft.key != key:
         raise ValueError(
             f"a change made {draft} of {key}: it must not change name and namespace, because it "
@@ -480,11 +380,11 @@ def _check_returned(draft: MutableObject, returned: object) -> None:
         )
 
 
-def _is_older(one: Object, other: Object) -> bool:
+def is_older(one: Object, other: Object) -> bool:
     return is_older_version(one.resource_version, other.resource_version)
 
 
-def _plain(obj: Object) -> dict[str, Any]:
+def plain(obj: Object) -> dict[str, Any]:
     return _comparable(obj.to_dict())
 
 
@@ -517,7 +417,7 @@ def _comparable(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _content(draft: MutableObject, before: dict[str, Any]) -> dict[str, Any]:
+def content_of(draft: MutableObject, before: dict[str, Any]) -> dict[str, Any]:
     """The comparable content of a draft of ``before``, with the times of its conditions."""
     content = _comparable(draft.to_dict())
     known = {each["type"]: each for each in _conditions(before)}
@@ -547,7 +447,7 @@ def _is_changed(before: Object, after: Object, *, status: bool = False) -> bool:
     """Whether a write has changed an object, or its status; a dry run makes no new version."""
     if after.resource_version != before.resource_version:
         return True
-    one, other = _plain(before), _plain(after)
+    one, other = plain(before), plain(after)
     if status:
         return bool(one["status"] != other["status"])
     return bool({**one, "status": None} != {**other, "status": None})

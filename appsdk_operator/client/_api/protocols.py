@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, Propagation
@@ -14,14 +14,14 @@ from appsdk_operator.resource import (
     Kind,
     LabelSelection,
     ListPage,
+    MutableObject,
     Object,
     Patch,
 )
 from appsdk_operator.runtime import StopSignal
 
-if TYPE_CHECKING:
-    from appsdk_operator.client._api.aio import AsyncClient
-    from appsdk_operator.client._api.edits import Change
+Change: TypeAlias = Callable[[MutableObject[SpecT, StatusT]], Any]
+"""Changes a mutable copy to the desired state; may be ``async def``."""
 
 
 @runtime_checkable
@@ -197,8 +197,8 @@ class SubresourceLike(Protocol):
         ...
 
 
-class ClientLike(Reader, Writer, Protocol):
-    """The methods of a client that controllers use: :class:`Client`, its wrappers, your fakes."""
+class Verbs(Reader, Writer, Protocol):
+    """All verbs. Semantics as :class:`Client`."""
 
     def list_page(
         self,
@@ -245,11 +245,6 @@ class ClientLike(Reader, Writer, Protocol):
         namespace: str = "",
     ) -> Object[SpecT, StatusT]:
         """Read, change and write an object."""
-        ...
-
-    @property
-    def aio(self) -> AsyncClient:
-        """The verbs as coroutines."""
         ...
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appsdk_operator.client._api.protocols import ClientLike
+from appsdk_operator.client._api.client_like import ClientLike
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.runtime.validation import check_text

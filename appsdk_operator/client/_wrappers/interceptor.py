@@ -7,7 +7,7 @@ from typing import Any, Never
 
 import attrs
 
-from appsdk_operator.client._api.protocols import ClientLike
+from appsdk_operator.client._api.client_like import ClientLike
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
 from appsdk_operator.runtime.validation import check_function

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from appsdk_operator.client._wrappers.namespaced import NamespacedClient
 from appsdk_operator.resource import Kind, Object
 
 
@@ -23,12 +22,15 @@ def live_reader(client: Getter) -> Getter:
     namespace of a :class:`~appsdk_operator.client.NamespacedClient` around it still applies.
     """
     layer: Any = client
-    namespace = ""
+    wrappers: list[Any] = []
     while layer is not None:
-        live: Any = getattr(layer, "live", None)
-        if live is not None:
-            return NamespacedClient(live, namespace) if namespace else live
-        if isinstance(layer, NamespacedClient):
-            namespace = namespace or layer.namespace
+        found: Getter | None = getattr(layer, "live", None)
+        if found is not None:
+            live = found
+            for each in reversed(wrappers):
+                live = each._around_live(live)  # noqa: SLF001
+            return live
+        if hasattr(layer, "_around_live"):
+            wrappers.append(layer)
         layer = getattr(layer, "inner", None)
     return client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from appsdk_operator.client._api.protocols import ClientLike
+from appsdk_operator.client._api.client_like import ClientLike
 from appsdk_operator.client._api.request_builders import check_object
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.wrapper import ClientWrapper
@@ -24,6 +24,9 @@ class NamespacedClient(ClientWrapper):
         super().__init__(inner)
         check_path_segment("namespace", namespace)
         self.namespace = namespace
+
+    def _around_live(self, live: Any) -> NamespacedClient:
+        return NamespacedClient(live, self.namespace)
 
     def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
         if call.sends_object:

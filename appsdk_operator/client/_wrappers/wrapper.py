@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api import edits
+from appsdk_operator.client._api.client_like import ClientLike
 from appsdk_operator.client._api.options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -21,9 +22,10 @@ from appsdk_operator.client._api.options import (
     WatchOptions,
     WriteOptions,
 )
-from appsdk_operator.client._api.protocols import ClientLike, SubresourceLike
+from appsdk_operator.client._api.protocols import Change, SubresourceLike
 from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
+from appsdk_operator.client._wrappers.live import Getter, live_reader
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
 from appsdk_operator.runtime import ActivityObserver
 
@@ -131,21 +133,22 @@ class ClientWrapper(_Wrapper):
         self,
         kind: Kind[SpecT, StatusT],
         name: str,
-        change: edits.Change[SpecT, StatusT],
+        change: Change[SpecT, StatusT],
         *,
         namespace: str = "",
     ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.modify`. Its requests are calls of this client's verbs."""
-        from appsdk_operator.client._wrappers.live import live_reader
-
         steps = edits.modify_steps(kind, name, change, namespace=namespace)
         return edits.run_steps(steps, self, live_reader(self)).object
+
+    def _around_live(self, live: Getter) -> Getter:
+        """What reads in place of ``live``, the uncached client behind this wrapper."""
+        return live
 
     @property
     def aio(self) -> AsyncClient:
         """See :attr:`Client.aio`. It calls this client's verbs."""
         from appsdk_operator.client._api.aio import AsyncClient
-        from appsdk_operator.client._wrappers.live import live_reader
 
         return AsyncClient(self, live=live_reader(self))
 

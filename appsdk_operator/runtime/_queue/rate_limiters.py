@@ -12,8 +12,8 @@ from typing import Protocol, final
 
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._environment import present_clock
+from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._queue.backoff import Backoff
-from appsdk_operator.runtime._threading.fork import fork_safe
 
 
 class RateLimiter(Protocol):

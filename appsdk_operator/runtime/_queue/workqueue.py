@@ -10,12 +10,12 @@ from appsdk_operator.runtime._clock import (
     Clock,
 )
 from appsdk_operator.runtime._environment import present_clock
+from appsdk_operator.runtime._fork import OneProcess, after_fork
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import safe_text
 from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
 from appsdk_operator.runtime._queue.rate_limiters import ItemExponential, RateLimiter
 from appsdk_operator.runtime._queue.state import QueueItem, QueueState
-from appsdk_operator.runtime._threading.fork import OneProcess, after_fork
 
 K = TypeVar("K", bound=Hashable)
 

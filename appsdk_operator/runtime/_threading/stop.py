@@ -9,8 +9,8 @@ from typing import final
 
 from appsdk_operator.runtime._clock import Clock
 from appsdk_operator.runtime._environment import present_clock
+from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
-from appsdk_operator.runtime._threading.fork import fork_safe
 from appsdk_operator.runtime._threading.threads import settle
 from appsdk_operator.runtime._threading.waiters import Waiters
 

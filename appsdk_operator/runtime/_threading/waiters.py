@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol, final
 
 from appsdk_operator.runtime._clock import Clock
-from appsdk_operator.runtime._threading.fork import fork_safe
+from appsdk_operator.runtime._fork import fork_safe
 
 
 class _Stop(Protocol):

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final, Protocol, final
 
 from appsdk_operator.runtime._environment import thread_clock
+from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.tracebacks import group_members
-from appsdk_operator.runtime._threading.fork import fork_safe
 from appsdk_operator.runtime._threading.threads import LoopPart, LoopThread
 from appsdk_operator.runtime._threading.waiters import Gate
 

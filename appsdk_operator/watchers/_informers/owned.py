@@ -54,6 +54,17 @@ class RunnableInformer(Protocol):
         ...
 
 
+def check_informer(informer: object) -> None:
+    if not isinstance(informer, RunnableInformer):
+        raise TypeError(
+            f"informer={informer!r} is not an informer: it needs add_event_handler and run"
+        )
+    if isinstance(informer, type):
+        raise TypeError(
+            f"informer={informer!r} is a class: add an instance, {informer.__name__}(…)"
+        )
+
+
 @final
 class OwnedInformer(Followed):
     """The attachment to an informer that the controller runs, of this package or another."""

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, final
 
-from appsdk_operator.runtime._threading.weak import weak_method
+from appsdk_operator.runtime._weak import weak_method
 
 _L = TypeVar("_L", threading.Lock, threading.RLock)
 
