@@ -30,7 +30,7 @@ from appsdk_operator.controllers import (
 from appsdk_operator.manager import CacheSetup, Elector, LeaderElection, Operator, Shards
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
-from tests.cache.conftest import eventually
+from tests.waiting import eventually
 
 ConfigMap = kinds.core.v1.ConfigMap
 NOWHERE = ClientConfig(server="http://127.0.0.1:1")

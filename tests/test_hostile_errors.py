@@ -48,9 +48,9 @@ from appsdk_operator.webhooks import (
     TokenReviewResponse,
     TokenReviewWebhook,
 )
-from tests.cache.conftest import eventually
 from tests.hostile_errors import HOSTILE_ERRORS
 from tests.testing.broken.operators import WIDGET
+from tests.waiting import eventually
 from tests.webhooks.admission_parts import answer, review
 
 ConfigMap = kinds.core.v1.ConfigMap

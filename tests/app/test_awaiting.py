@@ -24,8 +24,9 @@ from appsdk_operator.resource import Kind, MutableObject, Object, field
 from appsdk_operator.runtime import StopSignal, present_call
 from appsdk_operator.testing import APIServer, World, check_operator, install_crds
 from appsdk_operator.watchers import ConstantBackoff
-from tests.app.test_managers import Calls, eventually, running
+from tests.app.test_managers import Calls, running
 from tests.hypothesis_profiles import scaled
+from tests.waiting import eventually
 
 
 @attrs.frozen

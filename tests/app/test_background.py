@@ -17,8 +17,9 @@ from appsdk_operator.runtime import StopSignal
 from appsdk_operator.testing import World, check_operator
 from appsdk_operator.watchers import ConstantBackoff
 from tests.app.test_app import BUCKET, BucketSpec, nothing
-from tests.app.test_managers import Calls, api, bucket, config, eventually, made, running
+from tests.app.test_managers import Calls, api, bucket, config, made, running
 from tests.hypothesis_profiles import histories_of
+from tests.waiting import eventually
 
 __all__ = ["api", "config"]
 FINALIZER = "example.com/bucket-operator.v1.Bucket"

@@ -24,7 +24,8 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
 )
-from tests.app.test_managers import Calls, eventually
+from tests.app.test_managers import Calls
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 

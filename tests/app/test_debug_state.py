@@ -15,7 +15,7 @@ from appsdk_operator.resource import Kind, MutableObject, Object, custom_resourc
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.watchers import ExponentialBackoff
-from tests.manager.manager_parts import eventually
+from tests.waiting import eventually
 
 LOOKS = "watcher_process_duration_seconds_count"
 SHOP = Kind(group="shops.example.com", version="v1", kind="Shop")

@@ -16,7 +16,8 @@ from appsdk_operator.resource import Object
 from appsdk_operator.testing import APIServer, FaultRule, World, install_crds
 from appsdk_operator.watchers import ConstantBackoff
 from tests.app.test_app import BUCKET
-from tests.app.test_managers import Calls, bucket, eventually, made, running
+from tests.app.test_managers import Calls, bucket, made, running
+from tests.waiting import eventually
 
 EVENT = kinds.events.v1.Event
 

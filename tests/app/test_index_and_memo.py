@@ -16,7 +16,8 @@ from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.testing import World
 from tests.app.test_app import BUCKET, CONFIG_MAP, BucketSpec, nothing
-from tests.app.test_managers import Calls, api, bucket, config, eventually, made, running
+from tests.app.test_managers import Calls, api, bucket, config, made, running
+from tests.waiting import eventually
 
 __all__ = ["api", "config"]
 

@@ -24,11 +24,11 @@ from tests.app.test_managers import (
     api,
     bucket,
     config,
-    eventually,
     lead_elsewhere,
     made,
     running,
 )
+from tests.waiting import eventually
 
 __all__ = ["api", "config"]
 

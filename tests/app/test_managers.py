@@ -6,7 +6,7 @@ import asyncio
 import io
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,11 +21,12 @@ from appsdk_operator.client import Client, ClientConfig, ClientLike, MergePatch
 from appsdk_operator.controllers import ControllerOptions, Request
 from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import MutableObject, Object, field
-from appsdk_operator.runtime import Metrics, Narrator, RealClock, StopSignal
+from appsdk_operator.runtime import Metrics, Narrator, StopSignal
 from appsdk_operator.testing import APIServer, install_crds
 from appsdk_operator.watchers import SimpleWatcher
 from appsdk_operator.webhooks import WebhookServerOptions
 from tests.app.test_app import BUCKET, BucketSpec, nothing
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 TIMEOUT = 60.0
@@ -91,14 +92,6 @@ def running(manager: Manager) -> Iterator[Manager]:
         thread.join()
     if failures:
         raise failures[0]
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    clock = RealClock()
-    deadline = clock.monotonic() + TIMEOUT
-    while not check():
-        assert clock.monotonic() < deadline, "it did not come true"
-        StopSignal().wait(0.005)
 
 
 def bucket(name: str, size: int = 1) -> MutableObject[BucketSpec]:

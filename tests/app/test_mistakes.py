@@ -20,7 +20,8 @@ from appsdk_operator.resource import Kind, Object, Scope, field
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, install_crds
 from tests.app.test_app import BUCKET, CONFIG_MAP, nothing
-from tests.app.test_managers import Calls, bucket, eventually, made, running
+from tests.app.test_managers import Calls, bucket, made, running
+from tests.waiting import eventually
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, install_crds, running
 from appsdk_operator.watchers import OpinionatedWatcher
 from tests.app.test_app import nothing
-from tests.app.test_managers import eventually
+from tests.waiting import eventually
 
 BUCKET = Kind(group="example.com", version="v1", kind="Bucket")
 NAME = "bucket-operator"

@@ -16,10 +16,11 @@ from appsdk_operator.app._schedules import Schedule
 from appsdk_operator.client import Client, ClientConfig, MergePatch, NotFound
 from appsdk_operator.manager import LeaderElection, pause_operator, resume_operator
 from appsdk_operator.resource import MutableObject, Object
-from appsdk_operator.runtime import Metrics, RealClock, StopSignal
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, World
 from tests.app.test_managers import Calls, running
 from tests.hypothesis_profiles import scaled
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 PAUSED = "example.com/paused"
@@ -166,15 +167,6 @@ def change(api: Client, name: str, **content: object) -> None:
 
 def pause(api: Client, name: str, value: str | None = "yes") -> None:
     change(api, name, metadata={"annotations": {PAUSED: value}})
-
-
-def eventually(check: object) -> None:
-    assert callable(check)
-    clock = RealClock()
-    deadline = clock.monotonic() + TIMEOUT
-    while not check():
-        assert clock.monotonic() < deadline, "it did not come true"
-        StopSignal().wait(0.005)
 
 
 def test_a_paused_object_is_left_alone_and_afterwards_gets_one_update(

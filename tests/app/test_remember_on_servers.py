@@ -13,8 +13,9 @@ from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import APIServer, install_crds
-from tests.app.test_managers import Calls, eventually, running
+from tests.app.test_managers import Calls, running
 from tests.shared_plane import SharedPlane
+from tests.waiting import eventually
 
 THING = Kind(group="example.com", version="v1", kind="Thing")
 SECRET = kinds.core.v1.Secret

@@ -22,8 +22,9 @@ from appsdk_operator.client import (
 from appsdk_operator.resource import Kind, MutableObject, Object, field
 from appsdk_operator.testing import APIServer, MemoryServer, World, install_crds
 from tests.app.test_app import BUCKET, BucketSpec, nothing
-from tests.app.test_managers import Calls, api, bucket, config, eventually, made, running
+from tests.app.test_managers import Calls, api, bucket, config, made, running
 from tests.definitions import widget_definition
+from tests.waiting import eventually
 
 __all__ = ["api", "config"]
 

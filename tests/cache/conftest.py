@@ -30,16 +30,6 @@ PATIENCE = 30.0
 """Seconds that a test waits for another thread before it fails."""
 
 
-def eventually(predicate: Callable[[], object], patience: float = PATIENCE) -> None:
-    """Poll until ``predicate`` holds, for changes by other threads that signal nothing."""
-    never = threading.Event()
-    for _ in range(int(patience / 0.002)):
-        if predicate():
-            return
-        never.wait(0.002)
-    raise AssertionError(f"still not true after {patience} s")
-
-
 class NoJitter(random.Random):
     """Always the lower end."""
 

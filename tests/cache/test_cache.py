@@ -18,12 +18,12 @@ from tests.cache.conftest import (
     BatchRecorder,
     Recorder,
     Stream,
-    eventually,
     line,
     page,
     thing,
 )
 from tests.cache.test_waiting import Waiter
+from tests.waiting import eventually
 
 
 class Server:

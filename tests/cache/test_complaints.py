@@ -18,12 +18,12 @@ from tests.cache.conftest import (
     ScriptedClient,
     Stream,
     data,
-    eventually,
     line,
     page,
     thing,
 )
 from tests.cache.test_server import CRD, FastBackoff, create
+from tests.waiting import eventually
 
 
 @pytest.fixture

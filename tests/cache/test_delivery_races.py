@@ -14,8 +14,9 @@ from appsdk_operator.cache import Delivery, Event, Informer, Overflow, ResourceA
 from appsdk_operator.cache._delivery.batches import Batch
 from appsdk_operator.resource import ListPage, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from tests.cache.conftest import PATIENCE, THING, eventually, thing, told
+from tests.cache.conftest import PATIENCE, THING, thing, told
 from tests.hypothesis_profiles import scaled
+from tests.waiting import eventually
 
 CREATE, UPDATE, *_ = ResourceAction
 

@@ -33,12 +33,12 @@ from tests.cache.conftest import (
     check_history,
     data,
     error_line,
-    eventually,
     line,
     page,
     thing,
 )
 from tests.simulations import no_client
+from tests.waiting import eventually
 
 ConfigMap = kinds.core.v1.ConfigMap
 

@@ -10,7 +10,8 @@ import pytest
 from appsdk_operator.cache import Cache, CacheOptions, Delivery, Event, Informer, ResourceAction
 from appsdk_operator.resource import ListPage
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from tests.cache.conftest import PATIENCE, THING, eventually, thing
+from tests.cache.conftest import PATIENCE, THING, thing
+from tests.waiting import eventually
 
 UPDATE = ResourceAction.UPDATE
 

@@ -11,7 +11,8 @@ from appsdk_operator.client import Client, ClientConfig, NotFound, WatchSilent
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer
-from tests.cache.conftest import PATIENCE, THING, Recorder, eventually
+from tests.cache.conftest import PATIENCE, THING, Recorder
+from tests.waiting import eventually
 
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",

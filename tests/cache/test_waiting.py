@@ -19,11 +19,11 @@ from tests.cache.conftest import (
     ScriptedClient,
     Stream,
     error_line,
-    eventually,
     line,
     page,
     thing,
 )
+from tests.waiting import eventually
 
 
 class Waiter:

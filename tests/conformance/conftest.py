@@ -20,10 +20,12 @@ from appsdk_operator.cache import Informer
 from appsdk_operator.client import AlreadyExists, Client, ClientConfig, JsonPatch, NotFound
 from appsdk_operator.manager import Operator
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
-from appsdk_operator.runtime import Metrics, RealClock, StopSignal
+from appsdk_operator.runtime import Metrics, RealClock
 from appsdk_operator.testing import APIServer, ControlPlane, FaultProxy
 from appsdk_operator.watchers import ConstantBackoff, InformerController
 from tests.definitions import widget_definition
+from tests.runs import Run
+from tests.waiting import eventually
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -148,17 +150,6 @@ def server(request: pytest.FixtureRequest) -> Server:
     return lane
 
 
-def eventually(condition: Callable[[], Any], timeout: float = TIMEOUT) -> bool:
-    """Whether ``condition`` comes true on the server: nothing announces that to a test."""
-    pause = StopSignal()
-    deadline = CLOCK.monotonic() + timeout
-    while not condition():
-        if CLOCK.monotonic() > deadline:
-            return False
-        pause.wait(0.02)
-    return True
-
-
 @attrs.frozen
 class Call:
     """A call that a watcher has had."""
@@ -266,34 +257,25 @@ class Impatient:
         return self._client.watch(kind, **{**options, "silence_limit": self._limit})
 
 
-class Running:
+class Running(Run):
     """An operator in a thread."""
+
+    patience = TIMEOUT
 
     def __init__(self, controller: InformerController) -> None:
         self.controller = controller
-        self.stop_signal = StopSignal()
-        self.error: BaseException | None = None
         operator = Operator()
         operator.add_controller(controller)
-
-        def run() -> None:
-            try:
-                operator.run(self.stop_signal)
-            except BaseException as error:
-                self.error = error
-
-        self._thread = threading.Thread(target=run, name="operator-under-test")
-        self._thread.start()
+        super().__init__(operator)
+        self.start()
 
     def wait_for_sync(self) -> None:
-        assert self.controller.wait_for_sync(self.stop_signal, TIMEOUT), self.controller.health()
+        assert self.controller.wait_for_sync(self.stop, TIMEOUT), self.controller.health()
 
-    def stop(self) -> None:
-        self.stop_signal.set()
-        self._thread.join(TIMEOUT)
-        assert not self._thread.is_alive()
-        if self.error is not None:
-            raise self.error
+    def end(self) -> list[BaseException]:
+        for error in super().end():
+            raise error
+        return []
 
 
 _numbers = itertools.count(1)
@@ -385,7 +367,7 @@ class World:
         for watcher in watchers:
             controller.add_watcher(watcher, kind)
         running = Running(controller)
-        self._exits.callback(running.stop)
+        self._exits.callback(running.end)
         return running
 
 

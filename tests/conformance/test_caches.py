@@ -11,7 +11,8 @@ from appsdk_operator.cache import Cache, CachedClient, CacheOptions, NamespaceOp
 from appsdk_operator.client import MergePatch, NotFound
 from appsdk_operator.resource import MetadataOnlyError, MutableObject
 from appsdk_operator.runtime import Metrics, StopSignal
-from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, World, eventually
+from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, World
+from tests.waiting import eventually
 
 
 @pytest.fixture

@@ -23,7 +23,9 @@ from appsdk_operator.controllers import (
     for_object,
 )
 from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
-from tests.conformance.conftest import TIMEOUT, WIDGET, World, eventually
+from tests.conformance.conftest import TIMEOUT, WIDGET, World
+from tests.runs import Run
+from tests.waiting import eventually
 
 
 class Beginning:
@@ -53,31 +55,19 @@ class Running:
             metrics=self.metrics,
         )
         self.stop_signal = StopSignal()
-        self.errors: list[BaseException] = []
-        self.threads: list[threading.Thread] = []
+        self.runs = [Run(part, self.stop_signal) for part in (self.cache, self.controller)]
 
     def watch_widgets(self) -> None:
         source = KindSource(self.cache, WIDGET, for_object(), metrics=self.metrics)
         self.controller.watch(source)
 
     def start(self) -> None:
-        for part in (self.cache, self.controller):
-            thread = threading.Thread(target=self._run, args=(part,))
-            self.threads.append(thread)
-            thread.start()
-
-    def _run(self, part: Any) -> None:
-        try:
-            part.run(self.stop_signal)
-        except BaseException as error:
-            self.errors.append(error)
+        for run in self.runs:
+            run.start()
 
     def stop(self) -> None:
         self.stop_signal.set()
-        for thread in self.threads:
-            thread.join(TIMEOUT)
-            assert not thread.is_alive()
-        assert self.errors == []
+        assert [error for run in self.runs for error in run.end()] == []
 
 
 @pytest.fixture

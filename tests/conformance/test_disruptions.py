@@ -19,8 +19,8 @@ from tests.conformance.conftest import (
     Impatient,
     Recorder,
     World,
-    eventually,
 )
+from tests.waiting import eventually
 
 WRITERS = 3
 OBJECTS = 12  # a writer

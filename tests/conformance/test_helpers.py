@@ -27,7 +27,8 @@ from appsdk_operator.controllers import (
 from appsdk_operator.manager import EventBroadcaster, EventOptions
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import Metrics
-from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, WIDGET, World, eventually
+from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, WIDGET, World
+from tests.waiting import eventually
 
 EVENT = kinds.events.v1.Event
 OURS, THEIRS = "example.com/ours", "example.org/theirs"

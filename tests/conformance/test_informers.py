@@ -21,8 +21,8 @@ from tests.conformance.conftest import (
     WIDGET_CRD,
     Impatient,
     World,
-    eventually,
 )
+from tests.waiting import eventually
 
 PATIENCE = 110.0  # longer than the restart of a control plane takes
 BOTH_KINDS = pytest.mark.parametrize("kind", [WIDGET, CONFIG_MAP], ids=["widget", "configmap"])

@@ -23,7 +23,8 @@ from appsdk_operator.resource import (
     kinds,
 )
 from appsdk_operator.runtime import Metrics
-from tests.conformance.conftest import CONFIG_MAP, CRD, Server, World, eventually
+from tests.conformance.conftest import CONFIG_MAP, CRD, Server, World
+from tests.waiting import eventually
 
 CASE = Kind(group="example.com", version="v1", kind="Refused", plural="refused")
 POD = kinds.core.v1.Pod

@@ -23,7 +23,8 @@ from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost, ele
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import FaultProxy
-from tests.conformance.conftest import TIMEOUT, World, eventually
+from tests.conformance.conftest import TIMEOUT, World
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.programs
 

@@ -6,12 +6,10 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from appsdk_operator.client import JsonPatch
@@ -23,37 +21,13 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.manager import CacheSetup, FailureEvents, LeaderElection, Manager
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
+from appsdk_operator.runtime import ItemExponential, Metrics
 from appsdk_operator.watchers import ConstantBackoff, InformerController, SimpleWatcher
-from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, World, eventually
+from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, World
+from tests.runs import Run
+from tests.waiting import eventually
 
 LEASE = kinds.coordination.v1.Lease
-
-
-@attrs.define(slots=False)
-class Run:
-    """A manager that runs aside."""
-
-    manager: Manager
-    stop: StopSignal = attrs.field(factory=StopSignal)
-    raised: list[BaseException] = attrs.field(factory=list)
-    thread: threading.Thread = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="manager under test")
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.manager.run(self.stop)
-        except BaseException as error:
-            self.raised.append(error)
-
-    def end(self) -> list[BaseException]:
-        self.stop.set()
-        self.thread.join(TIMEOUT)
-        assert not self.thread.is_alive(), self.manager.debug_snapshot()
-        return self.raised
 
 
 @pytest.fixture
@@ -70,7 +44,7 @@ def run(world: World) -> Iterator[Callable[..., Run]]:
             },
         )
         add_to(manager)
-        runs.append(Run(manager))
+        runs.append(Run(manager).start())
         return runs[-1]
 
     yield run
@@ -106,7 +80,7 @@ def test_a_controller_works_on_a_manager_and_reads_what_it_wrote(
     world.create(CONFIG_MAP, "before")
     stale: list[str] = []
     one = run(lambda manager: _marker(manager, stale))
-    assert one.manager.elected.wait(TIMEOUT), one.raised
+    assert one.part.elected.wait(TIMEOUT), one.raised
     for number in range(10):
         world.create(CONFIG_MAP, f"after-{number}")
     names = ["before", *(f"after-{number}" for number in range(10))]
@@ -128,18 +102,18 @@ def test_a_second_manager_takes_over_when_the_first_has_ended(
         release_on_cancel=True,
     )
     first = run(lambda manager: _marker(manager, []), leader_election=election)
-    assert first.manager.elected.wait(TIMEOUT), first.raised
+    assert first.part.elected.wait(TIMEOUT), first.raised
     second = run(lambda manager: _marker(manager, []), leader_election=election)
-    assert eventually(lambda: second.manager.leader == first.manager.identity)
+    assert eventually(lambda: second.part.leader == first.part.identity)
     world.create(CONFIG_MAP, "a")
     assert eventually(lambda: _is_marked(world, "a"))
-    assert not second.manager.elected.is_set()
+    assert not second.part.elected.is_set()
     assert not first.end()
-    assert second.manager.elected.wait(TIMEOUT)
+    assert second.part.elected.wait(TIMEOUT)
     world.create(CONFIG_MAP, "b")
     assert eventually(lambda: _is_marked(world, "b"))
     lease = world.client.get(LEASE, "lock", namespace=world.namespace)
-    assert (lease.get("spec") or {})["holderIdentity"] == second.manager.identity
+    assert (lease.get("spec") or {})["holderIdentity"] == second.part.identity
     assert not second.end()
 
 

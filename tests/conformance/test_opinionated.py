@@ -27,8 +27,8 @@ from tests.conformance.conftest import (
     Recorder,
     Running,
     World,
-    eventually,
 )
+from tests.waiting import eventually
 
 BOTH_KINDS = pytest.mark.parametrize("kind", [WIDGET, CONFIG_MAP], ids=["widget", "configmap"])
 
@@ -96,7 +96,7 @@ def test_a_restarted_operator_syncs_what_it_knows_and_deletes_what_was_deleted_m
         world.create(kind, name)
     for name in ("kept", "doomed"):
         assert eventually(lambda name=name: is_settled(world, kind, name, watcher))
-    running.stop()
+    running.end()
     world.delete(kind, "doomed")
     world.create(kind, "new")
     assert world.get(kind, "doomed").is_deleting
@@ -156,7 +156,7 @@ def test_a_crash_at_any_write_loses_neither_the_add_nor_the_delete(
         assert eventually(lambda: is_settled(world, kind, "one", watcher))
         world.delete(kind, "one")
     assert crashing.has_crashed.wait(TIMEOUT)
-    running.stop()
+    running.end()
     again = Recorder()
     _, running = opinionated(world, kind, again)
     if write < 3:
@@ -349,7 +349,7 @@ def test_restarts_failures_and_cuts_at_random_lose_no_add_and_no_delete(
             if life == 2:
                 assert eventually(is_done)
                 assert running.controller.wait_idle(TIMEOUT)
-            running.stop()
+            running.end()
             added.update(c.object.uid for c in recorder.calls if c.action == "add" and not c.failed)
             deleted.update(
                 c.object.uid for c in recorder.calls if c.action == "delete" and not c.failed

@@ -181,9 +181,9 @@ def test_an_operator_stops_promptly_and_ends_the_call_under_way(world: World) ->
     running = world.operate(WIDGET, recorder)
     world.create(WIDGET, "one")
     assert inside.wait(TIMEOUT)
-    running.stop_signal.set()
+    running.stop.set()
     let_go.set()
     started = CLOCK.monotonic()
-    running.stop()
+    running.end()
     assert CLOCK.monotonic() - started < 5
     assert recorder.succeeded("add") == ["one"]

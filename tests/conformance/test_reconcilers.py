@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,7 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Request, Result, controller_for
 from appsdk_operator.manager import CacheSetup, Manager
 from appsdk_operator.resource import MutableObject
-from appsdk_operator.runtime import Metrics, StopSignal
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.watchers import (
     ConstantBackoff,
     InformerController,
@@ -20,35 +19,27 @@ from appsdk_operator.watchers import (
     ReconcileRequest,
     SimpleReconciler,
 )
-from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, WIDGET, World, eventually
+from tests.conformance.conftest import CONFIG_MAP, TIMEOUT, WIDGET, World
+from tests.runs import Run
+from tests.waiting import eventually
 
 
-class Running:
+class Running(Run):
     """A manager with what a test adds, running until the end."""
+
+    patience = TIMEOUT
 
     def __init__(self, world: World) -> None:
         self.world = world
         setup = CacheSetup(namespaces=[world.namespace])
         self.manager = Manager(world.client, cache=setup, metrics=Metrics())
-        self.stop = StopSignal()
-        self.raised: list[BaseException] = []
-        self.thread = threading.Thread(target=self._run)
+        super().__init__(self.manager)
 
-    def _run(self) -> None:
-        try:
-            self.manager.run(self.stop)
-        except BaseException as error:
-            self.raised.append(error)
-
-    def start(self) -> None:
-        self.thread.start()
-
-    def end(self) -> None:
-        self.stop.set()
-        if self.thread.ident is not None:
-            self.thread.join(TIMEOUT)
+    def end(self) -> list[BaseException]:
+        raised = super().end()
         self.manager.close()
-        assert not self.raised
+        assert not raised
+        return raised
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from tests.conformance.conftest import (
     WIDGET,
     WIDGET_CRD,
     World,
-    eventually,
 )
+from tests.waiting import eventually
 
 
 class Queue:

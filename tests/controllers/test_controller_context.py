@@ -23,8 +23,8 @@ from appsdk_operator.controllers import (
 from appsdk_operator.controllers._reasons import compact_reason
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import StopSignal, safe_text
-from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Rig
+from tests.waiting import eventually
 
 FAIL = ConnectionError("no server")
 POD = Kind(group="", version="v1", kind="Pod")

@@ -24,9 +24,9 @@ from appsdk_operator.controllers import (
     reconcile_context,
 )
 from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
-from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Rig, Tap
 from tests.hypothesis_profiles import scaled
+from tests.waiting import eventually
 
 MAX_ATTEMPTS = 4
 

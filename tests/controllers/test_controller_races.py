@@ -16,8 +16,9 @@ from appsdk_operator.controllers import (
     for_object,
 )
 from appsdk_operator.runtime import Metrics, StopSignal
-from tests.cache.conftest import eventually, thing
+from tests.cache.conftest import thing
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, Tap
+from tests.waiting import eventually
 
 
 class ThreadedTap(Tap):

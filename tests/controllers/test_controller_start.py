@@ -13,8 +13,8 @@ import pytest
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import Controller, RequestQueue
 from appsdk_operator.runtime import StopSignal, system_clock
-from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, Script, SyncingTap, Tap
+from tests.waiting import eventually
 
 
 class FailingSource(Tap):

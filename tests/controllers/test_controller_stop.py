@@ -12,9 +12,9 @@ import pytest
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import ChannelSource, Controller, for_object
 from appsdk_operator.runtime import Metrics, StillRunning, StopSignal
-from tests.cache.conftest import eventually
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, plain_limiter
 from tests.controllers.event_tools import created
+from tests.waiting import eventually
 
 SERIES_AT_0 = """\
 controller_runtime_active_workers{controller="zero"} 0.0

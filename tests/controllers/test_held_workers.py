@@ -6,8 +6,8 @@ import pytest
 
 from appsdk_operator.controllers import Controller
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
-from tests.cache.conftest import eventually
 from tests.controllers.test_controller_races import PATIENCE, Gate, Rig
+from tests.waiting import eventually
 
 
 def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(

@@ -11,7 +11,7 @@ from appsdk_operator.cache import Event
 from appsdk_operator.controllers import ChannelSource, FunctionSource, HandlerFunctions, map_objects
 from appsdk_operator.controllers._sources import channel
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from tests.cache.conftest import PATIENCE, THING, NoJitter, eventually, thing
+from tests.cache.conftest import PATIENCE, THING, NoJitter, thing
 from tests.controllers.event_tools import (
     CREATE,
     DELETE,
@@ -21,6 +21,7 @@ from tests.controllers.event_tools import (
     updated,
 )
 from tests.controllers.test_event_pipeline import Feed, Plan, versions
+from tests.waiting import eventually
 
 
 class Mute(Exception):  # noqa: N818 - it is what it does

@@ -25,12 +25,12 @@ from tests.cache.conftest import (
     ScriptedClient,
     Stream,
     error_line,
-    eventually,
     line,
     page,
     thing,
 )
 from tests.controllers.event_tools import RecordingQueue
+from tests.waiting import eventually
 
 NO_STREAM = c.error_from_status({"code": 422})
 NOT_FOUND = c.error_from_status({"code": 404, "reason": "NotFound", "message": "no such kind"})

@@ -23,7 +23,7 @@ from appsdk_operator.controllers import WaitStopped, until, wait_for
 from appsdk_operator.resource import Kind, MutableObject, Scope, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer
-from tests.cache.conftest import eventually
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 POD = kinds.core.v1.Pod

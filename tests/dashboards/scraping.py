@@ -17,8 +17,9 @@ import attrs
 import yaml
 
 from appsdk_operator.manager import HTTPResponse, MetricsServer, MetricsServerOptions
-from appsdk_operator.runtime import Metrics, StopSignal, system_clock
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import running
+from tests.waiting import eventually
 
 TEXT = "text/plain; version=0.0.4"
 # Windows are long enough for several scrapes on a busy machine, and times to hold for one that is
@@ -152,13 +153,3 @@ def prometheus_of(
     finally:
         process.kill()  # its data is of no use
         process.wait(20)
-
-
-def eventually(condition: Callable[[], object], seconds: float, *, every: float = 0.1) -> bool:
-    """Whether it comes true within so many seconds."""
-    pause = StopSignal()
-    deadline = system_clock.monotonic() + seconds
-    while not condition():
-        if pause.wait(every) or system_clock.monotonic() > deadline:
-            return False
-    return True

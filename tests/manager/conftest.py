@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import attrs
 import pytest
 
-from appsdk_operator.runtime import RealClock, StopSignal
+from appsdk_operator.runtime import StopSignal
+from tests import waiting
 from tests.manager.lease_fakes import FakeLeases, Running
-
-_CLOCK = RealClock()
+from tests.runs import Run
 
 
 class Server(Protocol):
@@ -40,34 +40,13 @@ class Page:
     body: bytes
 
 
-@attrs.define(eq=False)
-class Served:
-    """A server that runs in a thread of its own."""
-
-    server: Any
-    signal: StopSignal = attrs.field(factory=StopSignal)
-    errors: list[BaseException] = attrs.field(factory=list)
-    thread: threading.Thread = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="served")
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.server.run(self.signal)
-        except BaseException as error:
-            self.errors.append(error)
+class Served(Run):
+    """A server that runs in a thread of its own, and requests to it."""
 
     @property
     def host_and_port(self) -> tuple[str, int]:
-        host, _, port = self.server.address.rpartition(":")
+        host, _, port = self.part.address.rpartition(":")
         return host.strip("[]"), int(port)
-
-    def stop(self) -> None:
-        self.signal.set()
-        self.thread.join(20)
-        assert not self.thread.is_alive(), "the server did not stop"
 
     def connect(self) -> socket.socket:
         return socket.create_connection(self.host_and_port, timeout=10)
@@ -110,18 +89,10 @@ def read_all(client: socket.socket) -> bytes:
     return bytes(data)
 
 
-def wait_until(condition: Callable[[], bool], timeout: float = 10.0) -> None:
-    """For what another thread does a moment later, and nothing announces."""
-    deadline, pause = _CLOCK.monotonic() + timeout, StopSignal()
-    while not condition():
-        assert _CLOCK.monotonic() < deadline, "it did not happen"
-        pause.wait(0.005)
-
-
 @pytest.fixture
 def eventually() -> Callable[..., None]:
     """Waits until a condition holds."""
-    return wait_until
+    return waiting.eventually
 
 
 @pytest.fixture
@@ -130,13 +101,13 @@ def serve() -> Iterator[Callable[..., Served]]:
     running: list[Served] = []
 
     def start(server: Any, stop: StopSignal | None = None) -> Served:
-        running.append(Served(server, stop or StopSignal()))
+        running.append(Served(server, stop or StopSignal()).start())
         return running[-1]
 
     yield start
     for served in running:
-        served.stop()
-    errors = [error for served in running for error in served.errors]
+        served.end()
+    errors = [error for served in running for error in served.raised]
     if errors:
         raise errors[0]
 

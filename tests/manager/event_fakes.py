@@ -10,7 +10,7 @@ import pytest
 from appsdk_operator.client import AlreadyExists, NotFound
 from appsdk_operator.manager import EventBroadcaster
 from appsdk_operator.resource import Object, apply_merge_patch, kinds
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics
 
 POD, NODE = kinds.core.v1.Pod, kinds.core.v1.Node
 PATIENCE = 20.0
@@ -104,11 +104,6 @@ def numbers(metrics):
 
 def record(recorder, obj=None, reason="Made", **options):
     recorder.event(obj or pod(), "Normal", reason, "Make", "made it", **options)
-
-
-def eventually(condition):
-    pause = StopSignal()
-    return any(condition() or pause.wait(0.01) for _ in range(1000))
 
 
 @pytest.fixture

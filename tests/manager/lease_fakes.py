@@ -12,7 +12,8 @@ from appsdk_operator import client as c
 from appsdk_operator.manager import Elector, LeaderElection
 from appsdk_operator.manager._election.client import LEASE
 from appsdk_operator.resource import Kind, MutableObject, Object
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from tests.waiting import eventually
 
 PATIENCE = 10.0
 
@@ -219,13 +220,3 @@ class Running:
         self.end()
         if self.error is not None:
             raise self.error
-
-
-def eventually(condition: Callable[[], Any]) -> bool:
-    """Whether it comes true: nothing announces that to a test."""
-    pause = StopSignal()
-    deadline = system_clock.monotonic() + PATIENCE
-    while not condition():
-        if pause.wait(0.001) or system_clock.monotonic() > deadline:
-            return False
-    return True

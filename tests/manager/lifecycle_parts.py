@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -12,6 +12,7 @@ from appsdk_operator.cache import Health
 from appsdk_operator.manager import LeadershipLost, RunnableGroup
 from appsdk_operator.manager._core.lifecycle import Lifecycle
 from appsdk_operator.runtime import StopSignal
+from tests import runs
 
 TIMEOUT = 10.0
 ORDER = [
@@ -115,25 +116,13 @@ class FakeElector:
             raise self.error
 
 
-@attrs.define(slots=False)
-class Run:
-    """A lifecycle that runs aside."""
+class Run(runs.Run):
+    """A lifecycle that runs aside, what happens in it, and its parts."""
 
-    journal: Journal
-    lifecycle: Lifecycle
-    stop: StopSignal = attrs.field(factory=StopSignal)
-    raised: list[BaseException] = attrs.field(factory=list)
-    parts: list[Part] = attrs.field(factory=list)
-    thread: threading.Thread = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="lifecycle under test")
-
-    def _run(self) -> None:
-        try:
-            self.lifecycle.run(self.stop)
-        except BaseException as error:
-            self.raised.append(error)
+    def __init__(self, journal: Journal, lifecycle: Lifecycle) -> None:
+        super().__init__(lifecycle)
+        self.journal, self.lifecycle = journal, lifecycle
+        self.parts: list[Part] = []
 
     def add(self, name: str, group: RunnableGroup | None = None, **options: Any) -> Part:
         part = Part(name, self.journal, group, **options)
@@ -141,31 +130,18 @@ class Run:
         self.lifecycle.groups.add(part)
         return part
 
-    def start(self) -> Run:
-        self.thread.start()
-        return self
-
-    def end(self) -> Sequence[BaseException]:
-        self.stop.set()
-        return self.join()
-
-    def join(self) -> Sequence[BaseException]:
-        self.thread.join(TIMEOUT)
-        assert not self.thread.is_alive(), self.journal.entries
-        return self.raised
-
 
 def lifecycles() -> Iterator[Callable[..., Run]]:
     """Makes lifecycles, and ends them when the test is over."""
-    runs: list[Run] = []
+    made: list[Run] = []
 
     def make(journal: Journal | None = None, **options: Any) -> Run:
         run = Run(journal or Journal(), Lifecycle(**options))
-        runs.append(run)
+        made.append(run)
         return run
 
     yield make
-    for run in runs:
+    for run in made:
         for part in run.parts:
             part.may_end.set()
         run.stop.set()

@@ -14,7 +14,8 @@ from appsdk_operator.manager import (
     Manager,
 )
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import Metrics, RealClock, StopSignal
+from appsdk_operator.runtime import Metrics, StopSignal
+from tests.runs import Run
 
 TIMEOUT = 20.0
 LOCAL = "127.0.0.1:0"
@@ -30,35 +31,6 @@ def client_of(config: ClientConfig) -> Iterator[Client]:
         for kind, namespace in ((CONFIG_MAP, "default"), (LEASE, "default")):
             for obj in list(client.list(kind, namespace=namespace)):
                 client.delete(kind, obj.name, namespace=namespace)
-
-
-@attrs.define(slots=False)
-class Run:
-    """A manager that runs aside."""
-
-    manager: Manager
-    stop: StopSignal = attrs.field(factory=StopSignal)
-    raised: list[BaseException] = attrs.field(factory=list)
-    thread: threading.Thread = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="manager under test")
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.manager.run(self.stop)
-        except BaseException as error:
-            self.raised.append(error)
-
-    def join(self) -> list[BaseException]:
-        self.thread.join(TIMEOUT)
-        assert not self.thread.is_alive(), self.manager.debug_snapshot()
-        return self.raised
-
-    def end(self) -> list[BaseException]:
-        self.stop.set()
-        return self.join()
 
 
 def managers(config: ClientConfig) -> Iterator[Callable[..., Manager]]:
@@ -80,7 +52,7 @@ def runs() -> Iterator[Callable[[Manager], Run]]:
     started: list[Run] = []
 
     def start(manager: Manager) -> Run:
-        started.append(Run(manager))
+        started.append(Run(manager).start())
         return started[-1]
 
     yield start
@@ -113,14 +85,6 @@ def answers(address: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    """Wait for what nothing announces."""
-    clock, deadline = StopSignal(clock=RealClock()), RealClock().monotonic() + TIMEOUT
-    while not check():
-        assert RealClock().monotonic() < deadline
-        clock.wait(0.01)
 
 
 @attrs.define(slots=False, eq=False)

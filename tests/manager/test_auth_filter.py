@@ -34,8 +34,8 @@ from appsdk_operator.manager import (
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, system_clock
 from appsdk_operator.testing import APIServer, ControlPlane
-from tests.cache.conftest import eventually
 from tests.shared_plane import SharedPlane
+from tests.waiting import eventually
 
 TOKEN = "a-token-nobody-may-see"
 REVIEWS = (kinds.authentication.v1.TokenReview, kinds.authorization.v1.SubjectAccessReview)
@@ -595,7 +595,7 @@ def test_a_request_that_waits_for_a_review_is_answered_at_the_stop(
     asker.start()
     assert entered.wait(10)
     began = system_clock.monotonic()
-    served.stop()
+    served.end()
     took = system_clock.monotonic() - began
     leave.set()
     asker.join(10)
@@ -635,7 +635,7 @@ def test_the_embedded_server_reviews_the_tokens_it_was_given(
         api.start()
         client_errors = served.get("/metrics", Authorization="Bearer good").status
         assert client_errors == 200  # it was kept
-        served.stop()
+        served.end()
     assert "wrong-token" not in caplog.text
 
 
@@ -664,7 +664,7 @@ def test_the_operators_own_missing_right_is_500_and_logged_with_the_remedy(
         refusing = InterceptedClient(client, Hooks(create=refuse))
         served = serve(metrics_server(refusing))
         answer = served.get("/metrics", Authorization=f"Bearer {TOKEN}")
-        served.stop()
+        served.end()
     assert answer.status == 500
     assert "TokenReview: 403 Forbidden: no" in caplog.text
     assert TOKEN not in caplog.text + answer.text
@@ -753,10 +753,10 @@ def test_the_real_server_knows_accounts_and_their_roles(serve: Any, plane: Contr
             scraper = f"Bearer {tokens['scraper']}"
             assert served.get("/metrics", Authorization=scraper).status == 200
             assert served.get("/extra", Authorization=scraper).status == 403
-            served.stop()
+            served.end()
         # Without the right to ask, nobody is let in.
         poor = plane.client_config(token=tokens["other"], max_retries=0)
         with Client(poor, metrics=Metrics()) as client:
             served = serve(metrics_server(client))
             assert served.get("/metrics", Authorization=scraper).status == 500
-            served.stop()
+            served.end()

@@ -485,7 +485,7 @@ def test_a_server_shows_the_newest_pair_of_its_source(serve: Any) -> None:
     assert name_shown(served, one[0], two[0]) == "one"
     source.now = KeyPair(*two)
     assert name_shown(served, one[0], two[0]) == "two"
-    served.stop()
+    served.end()
     assert source.calls == ["run", "close"]
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from appsdk_operator.manager import Elector, LeaderElection, LeadershipLost
 from appsdk_operator.runtime import ManualClock, StopSignal
-from tests.manager.lease_fakes import PATIENCE, FakeLeases, Running, answer, eventually
+from tests.manager.lease_fakes import PATIENCE, FakeLeases, Running, answer
+from tests.waiting import eventually
 
 
 def test_a_candidate_makes_the_lease_and_leads(leases: FakeLeases) -> None:

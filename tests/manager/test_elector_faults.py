@@ -10,7 +10,8 @@ import pytest
 
 from appsdk_operator.manager import LeadershipLost
 from appsdk_operator.runtime import ThreadGroup
-from tests.manager.lease_fakes import FakeLeases, Running, eventually
+from tests.manager.lease_fakes import FakeLeases, Running
+from tests.waiting import eventually
 
 
 def requests_that_hang() -> int:

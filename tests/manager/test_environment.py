@@ -31,7 +31,8 @@ from appsdk_operator.watchers import (
     KubernetesInformer,
     SimpleWatcher,
 )
-from tests.manager.manager_parts import Run, eventually
+from tests.runs import Run
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 NOWHERE = ClientConfig(server="http://127.0.0.1:1")
@@ -75,7 +76,7 @@ def run() -> Iterator[Any]:
     started: list[Run] = []
 
     def start(manager: Manager) -> Run:
-        started.append(Run(manager))
+        started.append(Run(manager).start())
         eventually(manager.elected.is_set)
         return started[-1]
 

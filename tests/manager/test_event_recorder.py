@@ -25,7 +25,6 @@ from tests.manager.event_fakes import (
     POD,
     Store,
     clock,
-    eventually,
     make,
     metrics,
     numbers,
@@ -33,6 +32,7 @@ from tests.manager.event_fakes import (
     record,
     store,
 )
+from tests.waiting import eventually
 
 __all__ = ["clock", "make", "metrics", "store"]
 

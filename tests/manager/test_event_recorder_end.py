@@ -12,13 +12,13 @@ from tests.manager.event_fakes import (
     PATIENCE,
     NoThreads,
     clock,
-    eventually,
     make,
     metrics,
     numbers,
     record,
     store,
 )
+from tests.waiting import eventually
 
 __all__ = ["clock", "make", "metrics", "store"]
 

@@ -83,7 +83,7 @@ def test_a_connection_serves_many_requests_also_when_they_are_sent_at_once(serve
         for path in ("/1", "/2", "/3"):
             connection.request("GET", path)
             assert connection.getresponse().read().decode() == f"GET {path} "
-        assert served.server._accepted == 1
+        assert served.part._accepted == 1
     last = b"GET /5 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     data = served.talk(b"GET /4 HTTP/1.1\r\nHost: a\r\n\r\n\r\n" + last)
     assert data.count(b"HTTP/1.1 200 OK") == 2
@@ -449,8 +449,8 @@ def test_with_a_delay_a_stopped_server_answers_and_closes_each_connection_after_
     with served.connect() as idle:
         idle.sendall(WHOLE)
         assert b"close" not in idle.recv(65536).lower()
-        served.signal.set()
-        eventually(lambda: served.server.is_closing)
+        served.stop.set()
+        eventually(lambda: served.part.is_closing)
         # The idle connection may send one more request, and new ones are accepted.
         for connection in (idle, served.connect()):
             connection.sendall(WHOLE)
@@ -485,8 +485,8 @@ def test_a_server_with_a_delay_that_fails_ends_at_once(
         served.connect().close()
     served.thread.join(20)
     assert not served.thread.is_alive()
-    assert [str(error) for error in served.errors] == ["a bug"]
-    served.errors.clear()
+    assert [str(error) for error in served.raised] == ["a bug"]
+    served.raised.clear()
 
 
 def test_a_stop_ends_idle_connections_at_once_and_lets_requests_finish(serve: Any) -> None:
@@ -517,7 +517,7 @@ def test_a_stop_ends_idle_connections_at_once_and_lets_requests_finish(serve: An
         answer = read_all(client)
     assert answer.endswith(b"finished")
     assert b"Connection: close" in answer
-    served.stop()
+    served.end()
     with pytest.raises(ConnectionRefusedError):
         served.connect()
 

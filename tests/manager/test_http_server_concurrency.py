@@ -146,11 +146,11 @@ def test_a_stop_answers_requests_that_wait_for_the_limit(bench: Bench) -> None:
     bench.ask()
     waiting = bench.ask()
     bench.reach(writing=1, queued=1)
-    bench.served.signal.set()
+    bench.served.stop.set()
     assert read_all(waiting).startswith(b"HTTP/1.1 503 ")
     bench.eventually(lambda: bench.clock.next_deadline() is not None)
     bench.clock.advance(60.0)
-    bench.served.stop()
+    bench.served.end()
 
 
 def test_a_queued_request_gets_503_when_a_new_connection_needs_its_slot(bench: Bench) -> None:

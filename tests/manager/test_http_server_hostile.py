@@ -194,12 +194,12 @@ def test_limits_hold_also_while_the_server_stops(
     with served.connect() as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf")
         eventually(lambda: phases(server) == ["reading"])
-        served.signal.set()
+        served.stop.set()
         eventually(lambda: server._pool._is_draining)
         clock.block_until_waiting(1)
         clock.advance(32.0)
         assert client.recv(65536).startswith(b"HTTP/1.1 408 ")
-        served.stop()
+        served.end()
 
 
 def test_the_thread_that_watches_deadlines_lives_as_long_as_there_are_connections(
@@ -222,7 +222,7 @@ def test_the_thread_that_watches_deadlines_lives_as_long_as_there_are_connection
             first.close()
         eventually(lambda: not watching())
         assert not server._pool.is_watched
-    served.stop()
+    served.end()
 
 
 def test_ctrl_c_in_the_servers_thread_leaves_no_thread_behind() -> None:

@@ -270,7 +270,7 @@ def test_a_stop_ends_the_wait_of_a_new_connection(serve: Any, eventually: Any) -
         assert entered.wait(10)
         second = exits.enter_context(served.connect())
         second.sendall(WHOLE)
-        served.signal.set()
+        served.stop.set()
         assert read_all(second) == b""
         leave.set()
         assert b"200 OK" in read_all(first)

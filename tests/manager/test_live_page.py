@@ -43,7 +43,8 @@ from appsdk_operator.serving import (
 )
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
-from tests.manager.manager_parts import Run, eventually
+from tests.runs import Run
+from tests.waiting import eventually
 
 LOCAL = "127.0.0.1:0"
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -423,7 +424,7 @@ def operator() -> Iterator[Any]:
         options = ControllerOptions(rate_limiter=lambda: ItemExponential(base=600.0))
         build = controller_for(manager).for_(SECRET).named("page-test").with_options(options)
         build.complete(reconcile)
-        run = Run(manager)
+        run = Run(manager).start()
         yield manager, client
         assert run.end() == []
 
@@ -481,7 +482,7 @@ def test_servers_certificates_webhooks_and_shards_are_parts_of_the_state() -> No
         webhook_for(manager, CONFIG_MAP).validate(create=lambda _: None).complete()
         shards = Shards(client, LeaderElection(id="parts", namespace="default"), 2)
         manager.add(shards)
-        run = Run(manager)
+        run = Run(manager).start()
         eventually(lambda: manager.debug_state()["shards"][0]["held"] == [0, 1])
         found = manager.debug_state()
         assert run.end() == []
@@ -506,7 +507,7 @@ def test_ten_thousand_waiting_requests_make_a_page_of_bounded_size(serve: Any) -
         operator = Operator()
         operator.add_controller(controller)
         manager.add(operator)
-        run = Run(manager)
+        run = Run(manager).start()
         eventually(lambda: _planned_of(manager) == 10_000)
         page = ProfileServer(
             ProfileServerOptions(address=LOCAL),

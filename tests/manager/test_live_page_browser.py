@@ -25,7 +25,8 @@ from appsdk_operator.runtime import ItemExponential, Metrics, StopSignal
 from appsdk_operator.serving import SelfSigned
 from appsdk_operator.testing import APIServer, MemoryServer
 from appsdk_operator.webhooks import WebhookServerOptions, webhook_for
-from tests.manager.manager_parts import Run, eventually
+from tests.runs import Run
+from tests.waiting import eventually
 
 CHROMIUM = shutil.which("chromium")
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -76,7 +77,7 @@ def operator() -> Iterator[tuple[str, Any]]:
         many: Controller[Request] = Controller("page-later", later)
         many.watch(FunctionSource(start))
         manager.add(many)
-        run = Run(manager)
+        run = Run(manager).start()
         create(client, "bad-1")
         assert manager.elected.wait(60)
         eventually(lambda: _has_begun(manager))
@@ -158,7 +159,7 @@ def test_a_panel_that_somebody_closed_stays_closed_while_something_in_it_is_wron
         for kind in (CONFIG_MAP, missing):
             build = controller_for(manager).for_(kind).named(f"folds-{kind.plural}")
             build.complete(lambda _: None)
-        run = Run(manager)
+        run = Run(manager).start()
         try:
             _fold_the_kinds(page, f"http://{manager.addresses['profile']}/debug/", client)
         finally:
@@ -207,7 +208,7 @@ def test_each_panel_shows_the_parts_of_an_operator(page: Any) -> None:
         webhook_for(manager, CONFIG_MAP).validate(create=lambda _: None).complete()
         controller_for(manager).for_(CONFIG_MAP).named("whole-maps").complete(lambda _: None)
         manager.add(Shards(client, LeaderElection(id="parts", namespace="default"), 2))
-        run = Run(manager)
+        run = Run(manager).start()
         assert manager.elected.wait(60)
         page.goto(f"http://{manager.addresses['profile']}/debug/")
         page.wait_for_selector("#process >> text=2 of 2 (0, 1), 1 replica")
@@ -298,7 +299,7 @@ def bad_day() -> Iterator[str]:
             client.create(secret)
         for name in HELD:
             client.delete(kinds.core.v1.Secret, name, namespace="shops")
-        run = Run(manager)
+        run = Run(manager).start()
         abouts = [("failing", "34 objects"), ("deleting", "3 held"), ("controllers", "tenant: 24")]
 
         def is_as_bad_as_that() -> bool:

@@ -31,16 +31,16 @@ from tests.manager.manager_parts import (
     LOCAL,
     QUICK,
     TIMEOUT,
-    Run,
     Worker,
     answers,
     client_of,
     config_map,
-    eventually,
     get,
     managers,
     runs,
 )
+from tests.runs import Run
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")

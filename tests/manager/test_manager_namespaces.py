@@ -14,7 +14,9 @@ from appsdk_operator.controllers import Request, controller_for, map_objects
 from appsdk_operator.manager import CacheSetup, Manager
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.testing import APIServer
-from tests.manager.manager_parts import CONFIG_MAP, Run, client_of, eventually, managers, runs
+from tests.manager.manager_parts import CONFIG_MAP, client_of, managers, runs
+from tests.runs import Run
+from tests.waiting import eventually
 
 SECRET = kinds.core.v1.Secret
 NAMESPACE = kinds.core.v1.Namespace

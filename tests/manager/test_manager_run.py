@@ -33,7 +33,6 @@ from tests.manager.manager_parts import (
     LOCAL,
     QUICK,
     TIMEOUT,
-    Run,
     Worker,
     answers,
     client_of,
@@ -42,6 +41,7 @@ from tests.manager.manager_parts import (
     managers,
     runs,
 )
+from tests.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -205,7 +205,7 @@ def test_a_filter_stands_before_every_handler_and_is_closed_with_the_server(serv
     for path in ("/metrics", "/extra"):
         assert served.get(path).status == 401
         assert served.get(path, Authorization="Bearer x").status == 200
-    served.stop()
+    served.end()
     assert (doors[0].client, doors[0].is_closed) == (client, True)
     with pytest.raises(ValueError, match="needs a client of the cluster: give client="):
         make(filter_provider=provider)

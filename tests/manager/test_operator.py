@@ -17,6 +17,7 @@ from appsdk_operator.manager._core.groups import Group
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StillRunning, StopSignal
 from appsdk_operator.watchers import InformerController, KubernetesInformer
+from tests.runs import Run
 
 
 @attrs.define(eq=False)
@@ -43,35 +44,6 @@ class Scripted:
             raise self.error
 
 
-@attrs.define
-class Run:
-    """An operator that runs in a thread."""
-
-    operator: Operator
-    stop: StopSignal = attrs.field(factory=StopSignal)
-    raised: list[BaseException] = attrs.field(factory=list)
-    thread: threading.Thread = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, name="operator under test")
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.operator.run(self.stop)
-        except BaseException as error:
-            self.raised.append(error)
-
-    def join(self) -> list[BaseException]:
-        self.thread.join(10)
-        assert not self.thread.is_alive(), "the operator does not end"
-        return self.raised
-
-    def end(self) -> list[BaseException]:
-        self.stop.set()
-        return self.join()
-
-
 @pytest.fixture
 def run() -> Iterator[Callable[..., Run]]:
     """Runs an operator with controllers, to the end of the test at most."""
@@ -81,7 +53,7 @@ def run() -> Iterator[Callable[..., Run]]:
         operator = Operator(**options)
         for controller in controllers:
             operator.add_controller(controller)
-        runs.append(Run(operator))
+        runs.append(Run(operator).start())
         return runs[-1]
 
     yield start
@@ -212,9 +184,9 @@ def test_it_runs_once_and_takes_no_controller_after_that(run):
     running = run()
     running.end()
     with pytest.raises(RuntimeError, match="was run before: make a new one"):
-        running.operator.run(running.stop)
+        running.part.run(running.stop)
     with pytest.raises(RuntimeError, match="add it before run, or run it in a second operator"):
-        running.operator.add_controller(Scripted())
+        running.part.add_controller(Scripted())
 
 
 def test_nothing_is_left_at_the_callers_signal(run):

@@ -40,12 +40,12 @@ from tests.manager.manager_parts import (
     CONFIG_MAP,
     LEASE,
     QUICK,
-    Run,
     client_of,
-    eventually,
     managers,
     runs,
 )
+from tests.runs import Run
+from tests.waiting import eventually
 
 NOW = dt.datetime(2030, 1, 31, 12, tzinfo=dt.UTC)
 ELECTION = LeaderElection(id="mapper", namespace="default", release_on_cancel=True, **QUICK)

@@ -17,8 +17,9 @@ from appsdk_operator.manager._core.server_monitor import ServerMonitor
 from appsdk_operator.resource import Kind, Object, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.testing import APIServer, FaultProxy, FaultRule, World
-from tests.manager.manager_parts import Run, eventually
 from tests.manager.manager_parts import runs as runs_of
+from tests.runs import Run
+from tests.waiting import eventually
 
 runs = pytest.fixture(runs_of)
 THINGS = [

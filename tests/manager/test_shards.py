@@ -18,7 +18,7 @@ from appsdk_operator.resource import MutableObject, Object, ObjectKey, kinds
 from appsdk_operator.runtime import Metrics, StopSignal
 from appsdk_operator.testing import APIServer, FaultProxy
 from tests.forking import in_child
-from tests.manager.lease_fakes import eventually
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 COUNT = 6

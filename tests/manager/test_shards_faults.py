@@ -15,8 +15,8 @@ from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer
-from tests.manager.lease_fakes import eventually
 from tests.manager.test_shards import Replica, shares
+from tests.waiting import eventually
 
 
 @pytest.fixture

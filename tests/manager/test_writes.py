@@ -33,7 +33,8 @@ from appsdk_operator.manager._election.lease_state import (
 from appsdk_operator.manager._election.unanswered_writes import TrackedWrite, UnansweredWrites
 from appsdk_operator.resource import DecodeError, MutableObject, kinds
 from appsdk_operator.runtime import ManualClock
-from tests.manager.lease_fakes import FakeLeases, Running, eventually
+from tests.manager.lease_fakes import FakeLeases, Running
+from tests.waiting import eventually
 
 
 @pytest.fixture

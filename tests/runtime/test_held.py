@@ -21,7 +21,7 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime._threading import limited_calls
 from appsdk_operator.runtime._threading import threads as threads_module
-from tests.cache.conftest import eventually
+from tests.waiting import eventually
 
 PATIENCE = 10.0
 

@@ -23,23 +23,13 @@ from appsdk_operator.client import (
     TransportError,
 )
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import RealClock, StopSignal
+from appsdk_operator.runtime import RealClock
 from appsdk_operator.testing import ControlPlane, ControlPlaneError
 from appsdk_operator.testing._control_plane import control_plane
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 VARIABLES = ("KUBEBUILDER_ASSETS", "TEST_ASSET_ETCD", "TEST_ASSET_KUBE_APISERVER")
-
-
-def eventually(condition: Callable[[], bool], timeout: float = 60.0) -> bool:
-    """Whether ``condition`` comes true: for what other processes do, which nothing announces."""
-    clock, pause = RealClock(), StopSignal()
-    deadline = clock.monotonic() + timeout
-    while not condition():
-        if clock.monotonic() > deadline:
-            return False
-        pause.wait(0.02)
-    return True
 
 
 def processes_of(folder: Path) -> list[str]:

@@ -21,7 +21,7 @@ from appsdk_operator.manager import ManagerOptions
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.watchers import SimpleReconciler
-from tests.cache.conftest import eventually
+from tests.waiting import eventually
 
 ConfigMap = kinds.core.v1.ConfigMap
 NUMBERS = (

@@ -26,9 +26,9 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     default_finalizer,
 )
-from tests.cache.conftest import eventually
 from tests.hypothesis_profiles import scaled
 from tests.simulations import Others, no_client
+from tests.waiting import eventually
 from tests.watchers.conftest import ScriptedInformer
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")

@@ -22,8 +22,8 @@ from appsdk_operator.watchers import (
     SimpleWatcher,
     keep_all_retries,
 )
-from tests.cache.conftest import eventually
 from tests.simulations import change, version_of
+from tests.waiting import eventually
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CONFIG_MAP = kinds.core.v1.ConfigMap

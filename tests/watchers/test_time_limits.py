@@ -27,8 +27,8 @@ from appsdk_operator.watchers import (
     SimpleReconciler,
     SimpleWatcher,
 )
-from tests.cache.conftest import eventually
 from tests.hypothesis_profiles import scaled
+from tests.waiting import eventually
 from tests.watchers.conftest import WIDGET, Rig, make_widget
 
 PATIENCE = 10.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from appsdk_operator.client import Client
 from appsdk_operator.manager import HTTPResponse, HTTPServer
 from appsdk_operator.resource import MutableObject, kinds
-from appsdk_operator.runtime import Metrics, StopSignal, system_clock
+from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import running
 from appsdk_operator.webhooks import ManagedCertificates
 
@@ -147,11 +147,3 @@ def served(certificates: ManagedCertificates, **options: Any) -> Iterator[HTTPSe
         stop = exits.enter_context(running(server))
         assert certificates.wait_until_ready(stop, 60.0), certificates.health().text
         yield server
-
-
-def eventually(predicate: Callable[[], object]) -> None:
-    """Wait for what nothing announces."""
-    pause, deadline = StopSignal(), system_clock.monotonic() + 60.0
-    while not predicate():
-        assert system_clock.monotonic() < deadline, "still not true"
-        pause.wait(0.005)

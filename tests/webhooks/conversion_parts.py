@@ -25,7 +25,7 @@ from appsdk_operator.resource.kinds import apiextensions
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import ControlPlane, install_crds, running
 from appsdk_operator.webhooks import ConversionWebhook, SelfSigned, WebhookServer
-from tests.webhooks.certificate_parts import eventually
+from tests.waiting import eventually
 
 CRD = apiextensions.v1.CustomResourceDefinition
 _numbers = itertools.count(1)

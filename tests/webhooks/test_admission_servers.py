@@ -43,7 +43,7 @@ from appsdk_operator.webhooks import (
 )
 from tests.apiserver.kubectl_tools import run_kubectl
 from tests.manager.manager_parts import get
-from tests.webhooks.certificate_parts import eventually
+from tests.waiting import eventually
 from tests.webhooks.conversion_parts import Lane, Spec, Widgets, widget
 
 TIMEOUT = 30.0

@@ -18,7 +18,7 @@ from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import install_webhooks, remove_webhooks, running
 from appsdk_operator.webhooks import Webhooks, webhook_for
 from tests.apiserver.kubectl_tools import run_kubectl
-from tests.webhooks.certificate_parts import eventually
+from tests.waiting import eventually
 from tests.webhooks.conversion_parts import AlphaSpec, Lane, Spec, Widgets, certificates, widget
 
 VALIDATING = kinds.admissionregistration.v1.ValidatingWebhookConfiguration

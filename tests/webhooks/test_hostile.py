@@ -28,8 +28,8 @@ from appsdk_operator.webhooks import (
     WebhookServer,
     webhook_for,
 )
+from tests.waiting import eventually
 from tests.webhooks.admission_parts import WIDGET, patched, review
-from tests.webhooks.certificate_parts import eventually
 
 TIMEOUT = 60.0
 SEVEN_MIB = 7 * 1024 * 1024

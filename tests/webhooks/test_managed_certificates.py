@@ -32,6 +32,7 @@ from appsdk_operator.resource import MutableObject
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer, running
 from appsdk_operator.webhooks import KeyPair, ManagedCertificates, WebhookServer
+from tests.waiting import eventually
 from tests.webhooks.certificate_parts import (
     CRD,
     NAMESPACE,
@@ -45,7 +46,6 @@ from tests.webhooks.certificate_parts import (
     bundle_of,
     configuration,
     create_namespace,
-    eventually,
     gadgets,
     hooks_server,
     managed,

@@ -19,6 +19,7 @@ from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import Metrics, system_clock
 from appsdk_operator.serving import TLSOptions
 from appsdk_operator.testing import ControlPlane, running
+from tests.waiting import eventually
 from tests.webhooks.certificate_parts import (
     CRD,
     NAMESPACE,
@@ -31,7 +32,6 @@ from tests.webhooks.certificate_parts import (
     bundle_of,
     configuration,
     create_namespace,
-    eventually,
     gadgets,
     hooks_server,
     managed,

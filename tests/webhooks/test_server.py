@@ -34,8 +34,8 @@ from appsdk_operator.webhooks import (
     WebhookServerOptions,
     webhook_for,
 )
+from tests.waiting import eventually
 from tests.webhooks.admission_parts import WIDGET, review
-from tests.webhooks.certificate_parts import eventually
 
 LOCAL = "127.0.0.1:0"
 TIMEOUT = 20.0

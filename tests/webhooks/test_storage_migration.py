@@ -23,7 +23,7 @@ from appsdk_operator.client import (
 from appsdk_operator.resource import Kind, MutableObject
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.webhooks import MigrationError, MigrationProgress, migrate_stored_versions
-from tests.webhooks.certificate_parts import eventually
+from tests.waiting import eventually
 from tests.webhooks.conversion_parts import CRD, Lane, Spec, Widgets, widget
 
 NOTE = "appsdk-operator.io/storage-migration"

@@ -12,8 +12,8 @@ from appsdk_operator import Client, Invalid, MutableObject, kinds
 from appsdk_operator.testing import APIServer, running
 from examples.cronjob import program
 from examples.cronjob.api import CronJob, CronJobV2, Schedule
-from tests.dashboards.scraping import eventually
 from tests.examples.cronjob.cron_tools import spec
+from tests.waiting import eventually
 
 FREE = "127.0.0.1:0"
 
