@@ -189,4 +189,5 @@ from appsdk_operator.runtime._threading.workers import (
     Workers as Workers,
     is_cancelled as is_cancelled,
     left_behind as left_behind,
+    raise_all as raise_all,
 )

@@ -43,6 +43,7 @@ from appsdk_operator.runtime import (
     joined_names,
     present_clock,
     present_metrics,
+    raise_all,
     safe_text,
     thread_clock,
 )
@@ -723,10 +724,7 @@ class InformerController:
                     running=lambda: self._callers.running() + others,
                 )
             )
-        if len(self._failures) == 1:
-            raise self._failures[0]
-        if self._failures:
-            raise ExceptionGroup(f"controller {self.name} failed", self._failures)
+        raise_all(f"controller {self.name} failed", self._failures)
 
     def hold(self) -> None:
         """Begin no call until :meth:`let_go`; running calls end, and events are queued."""

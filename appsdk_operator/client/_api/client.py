@@ -16,7 +16,9 @@ from appsdk_operator.client._api.options import (
     FieldValidation,
     ListPageOptions,
     Propagation,
+    apply_query,
     delete_body,
+    write_query,
 )
 from appsdk_operator.client._api.pagination import PaginationGuard
 from appsdk_operator.client._api.protocols import Change
@@ -445,9 +447,7 @@ class Client:
         """
         request = request_builders.create_request(
             obj,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=write_query(dry_run, field_manager, field_validation),
         )
         answer = self._send_for_object(request, obj.kind)
         warn_of_dropped_status(self._status_warned, "create", obj.get("status"), answer)
@@ -477,9 +477,7 @@ class Client:
         """
         request = request_builders.update_request(
             obj,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=write_query(dry_run, field_manager, field_validation),
         )
         answer = self._send_for_object(request, obj.kind)
         if obj.resource_version:  # without one, a different status need not be a changed one
@@ -516,9 +514,7 @@ class Client:
             name,
             patch,
             namespace=namespace,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=write_query(dry_run, field_manager, field_validation),
         )
         answer = self._send_for_object(request, kind)
         if isinstance(patch, MergePatch):
@@ -547,12 +543,10 @@ class Client:
         Raises:
             Conflict: another manager owns one of the fields, and ``force`` is not given.
         """
+        request_builders.check_object(obj)  # before its options
         request = request_builders.apply_request(
             obj,
-            force=force,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=apply_query(dry_run, field_manager, field_validation, force),
         )
         return self._send_for_object(request, obj.kind)
 

@@ -148,6 +148,25 @@ def write_query(
     )
 
 
+def apply_query(
+    dry_run: bool, field_manager: str, field_validation: FieldValidation | None, force: bool
+) -> list[tuple[str, str]]:
+    """The query parameters of an apply.
+
+    Raises:
+        TypeError: an option is wrong; the text names it.
+        ValueError: the same, or there is no field manager.
+    """
+    check_flag("force", force)
+    check_text("field_manager", field_manager)
+    if not field_manager:
+        raise ValueError(
+            "apply needs field_manager=…, the owner of the fields: give it, or use a "
+            "FieldOwnerClient"
+        )
+    return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
+
+
 def delete_body(
     *,
     uid: str = "",

@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client._api.options import FieldValidation, write_query
-from appsdk_operator.client._request import JSON, Request, query_of
+from appsdk_operator.client._request import JSON, Request
 from appsdk_operator.client._transport.response_errors import check_status, wrong_answer
 from appsdk_operator.resource import (
     PARTIAL_METADATA_KIND,
@@ -28,7 +27,7 @@ from appsdk_operator.resource import (
     encode_json,
     patch_body,
 )
-from appsdk_operator.runtime.validation import check_flag, check_text
+from appsdk_operator.runtime.validation import check_flag
 
 COLLECTION: Any = object()
 """In place of a name: the collection. Not None, which a caller may pass as a name by mistake."""
@@ -173,9 +172,7 @@ def accept_header(kind: str, *, metadata_only: bool) -> str:
 def create_request(
     obj: AnyObject,
     *,
-    dry_run: bool,
-    field_manager: str,
-    field_validation: FieldValidation | None,
+    query: Sequence[tuple[str, str]],
 ) -> Request:
     """The request that creates an object."""
     check_object(obj)
@@ -185,7 +182,7 @@ def create_request(
         "create",
         namespace=obj.namespace,
         sent=obj,
-        query=write_query(dry_run, field_manager, field_validation),
+        query=query,
         body=encode_object(obj, "create"),
         answer_name=obj.name,
     )
@@ -196,9 +193,7 @@ def update_request(
     *,
     parent: Kind | None = None,
     subresource: str = "",
-    dry_run: bool,
-    field_manager: str,
-    field_validation: FieldValidation | None,
+    query: Sequence[tuple[str, str]],
 ) -> Request:
     """The request that replaces an object, or a subresource of it."""
     check_object(obj)
@@ -210,7 +205,7 @@ def update_request(
         namespace=obj.namespace,
         sent=obj,
         name=required_name(obj),
-        query=write_query(dry_run, field_manager, field_validation),
+        query=query,
         body=encode_object(obj, "update"),
         answer_uid=uid_of(obj),
         secret=obj.kind.secret,
@@ -226,9 +221,7 @@ def patch_request(
     *,
     subresource: str = "",
     namespace: str,
-    dry_run: bool,
-    field_manager: str,
-    field_validation: FieldValidation | None,
+    query: Sequence[tuple[str, str]],
 ) -> Request:
     """The request that patches an object, or a subresource of it."""
     check_patch(patch)
@@ -239,7 +232,7 @@ def patch_request(
         subresource=subresource,
         namespace=namespace,
         name=name,
-        query=write_query(dry_run, field_manager, field_validation),
+        query=query,
         body=patch_body(patch, check_kind(kind)),
         content_type=patch.content_type,
         repeatable=patch.is_guarded,
@@ -251,17 +244,9 @@ def apply_request(
     *,
     parent: Kind | None = None,
     subresource: str = "",
-    field_manager: str,
-    force: bool,
-    dry_run: bool,
-    field_validation: FieldValidation | None,
+    query: Sequence[tuple[str, str]],
 ) -> Request:
-    """The request for a server-side apply of an object, or to a subresource of it.
-
-    Raises:
-        ValueError: there is no field manager.
-    """
-    check_object(obj)
+    """The request for a server-side apply of an object, or to a subresource of it."""
     return build_request(
         parent_kind(obj, parent),
         "PATCH",
@@ -270,26 +255,13 @@ def apply_request(
         namespace=obj.namespace,
         sent=obj,
         name=required_name(obj),
-        query=_apply_query(field_manager, field_validation, dry_run=dry_run, force=force),
+        query=query,
         body=encode_object(obj, "apply"),
         answer_uid=uid_of(obj),
         secret=obj.kind.secret,
         content_type=APPLY_CONTENT_TYPE,
         repeatable=True,
     )
-
-
-def _apply_query(
-    field_manager: str, field_validation: FieldValidation | None, *, dry_run: bool, force: bool
-) -> list[tuple[str, str]]:
-    check_flag("force", force)
-    check_text("field_manager", field_manager)
-    if not field_manager:
-        raise ValueError(
-            "apply needs field_manager=…, the owner of the fields: give it, or use a "
-            "FieldOwnerClient"
-        )
-    return [*write_query(dry_run, field_manager, field_validation), *query_of(force=force)]
 
 
 def parent_kind(obj: AnyObject, parent: Kind | None) -> Kind:

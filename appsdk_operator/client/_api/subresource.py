@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api import request_builders
-from appsdk_operator.client._api.options import FieldValidation, write_query
+from appsdk_operator.client._api.options import FieldValidation, apply_query, write_query
 from appsdk_operator.client._request import Request
 from appsdk_operator.resource import AnyObject, Kind, Object, Patch, check_path_segment
 from appsdk_operator.runtime.validation import check_text
@@ -112,9 +112,7 @@ class SubresourceClient:
             obj,
             parent=parent,
             subresource=self._name,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=write_query(dry_run, field_manager, field_validation),
         )
         return self._send(request, request_builders.parent_kind(obj, parent))
 
@@ -136,9 +134,7 @@ class SubresourceClient:
             patch,
             subresource=self._name,
             namespace=namespace,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=write_query(dry_run, field_manager, field_validation),
         )
         return self._send(request, kind)
 
@@ -164,14 +160,12 @@ class SubresourceClient:
         Raises:
             Conflict: another manager owns one of the fields, and ``force`` is not given.
         """
+        request_builders.check_object(obj)  # before its options
         request = request_builders.apply_request(
             obj,
             parent=parent,
             subresource=self._name,
-            force=force,
-            dry_run=dry_run,
-            field_manager=field_manager,
-            field_validation=field_validation,
+            query=apply_query(dry_run, field_manager, field_validation, force),
         )
         return self._send(request, request_builders.parent_kind(obj, parent))
 

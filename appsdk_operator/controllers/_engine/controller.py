@@ -37,6 +37,7 @@ from appsdk_operator.runtime import (
     get_logger,
     present_clock,
     present_metrics,
+    raise_all,
     safe_text,
     thread_clock,
     weak_method,
@@ -362,10 +363,7 @@ class Controller(Generic[R]):
             failures = list(self._failures)
         if running:
             failures.append(self._still_running(running))
-        if len(failures) == 1:
-            raise failures[0]
-        if failures:
-            raise ExceptionGroup(f"controller {self.name} failed", failures)
+        raise_all(f"controller {self.name} failed", failures)
 
     def hold(self) -> None:
         """Begin no reconcile until :meth:`let_go`; running ones end, and requests are queued."""

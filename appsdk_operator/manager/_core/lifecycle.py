@@ -20,6 +20,7 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     present_clock,
+    raise_all,
     safe_repr,
     safe_text,
 )
@@ -324,10 +325,7 @@ class Lifecycle:
                     "reconcile_context().stop, and set a time-out for what they wait for"
                 )
             failures.append(TimeoutError(text))
-        if len(failures) > 1:
-            raise ExceptionGroup("a runnable failed, and not all of them ended", failures)
-        if failures:
-            raise failures[0]
+        raise_all("a runnable failed, and not all of them ended", failures)
 
 
 def _reconciles(runnables: Sequence[Runnable]) -> list[str]:

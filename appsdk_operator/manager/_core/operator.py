@@ -29,6 +29,7 @@ from appsdk_operator.runtime import (
     joined_names,
     left_behind,
     present_clock,
+    raise_all,
     safe_text,
     thread_clock,
 )
@@ -310,10 +311,7 @@ class Operator:
         if still:
             text = f"still running {self._stop_timeout:g} s after the stop: {', '.join(still)}"
             errors.append(StillRunning(text, running=running))
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise ExceptionGroup("controllers failed", errors)
+        raise_all("controllers failed", errors)
 
     def _note_signal(self, name: str) -> None:
         self._stop_reason = name

@@ -6,7 +6,7 @@ import collections
 import contextvars
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, final
 
 from appsdk_operator.runtime._environment import thread_clock
@@ -48,6 +48,19 @@ def left_behind(error: BaseException) -> list[StillRunning]:
     if isinstance(error, StillRunning):
         return [error]
     return [one for member in group_members(error) for one in left_behind(member)]
+
+
+def raise_all(what: str, errors: Sequence[Exception]) -> None:
+    """Raise the error, or all of them in a group ``what``; nothing if there is none.
+
+    Raises:
+        Exception: the only error.
+        ExceptionGroup: several.
+    """
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup(what, errors)
 
 
 def is_cancelled(error: BaseException) -> bool:
