@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
 from appsdk_operator import (
+    App,
     Client,
     ClientConfig,
     Controller,
@@ -38,7 +39,7 @@ from appsdk_operator import (
     StopSignal,
 )
 from appsdk_operator.cache import Event, Informer, Overflow
-from appsdk_operator.client import MergePatch, WatchStream
+from appsdk_operator.client import Hooks, InterceptedClient, MergePatch, WatchStream
 from appsdk_operator.client import Request as HTTPCall
 from appsdk_operator.client._transport.connection import Connection
 from appsdk_operator.client._transport.transport import OpenResponse
@@ -56,6 +57,8 @@ __all__ = ["WORK"]
 
 Work: TypeAlias = Callable[[], None]
 """Some steps to warm up, and those that count between the last two calls of :data:`mark`."""
+
+Update: TypeAlias = Callable[[Object, Object], None]
 
 mark: Final = os.getppid
 """Divides what is counted."""
@@ -158,10 +161,12 @@ class _Watched:
         return WatchStream(kind, request, OpenResponse(connection, response), silence_limit=90.0)
 
 
-def _follow(pieces: Iterator[bytes], watcher: SimpleWatcher, stop: StopSignal) -> None:
+def _follow(
+    pieces: Iterator[bytes], watcher: SimpleWatcher, stop: StopSignal, *, workers: int = 1
+) -> None:
     informer = Informer(WIDGET, _Watched(pieces), on_error=_end)
     # Each event counts, and none is merged.
-    controller = InformerController(overflow=Overflow.BLOCK, max_pending=100_000)
+    controller = InformerController(overflow=Overflow.BLOCK, max_pending=100_000, workers=workers)
     controller.add_informer(informer, WIDGET)
     controller.add_watcher(watcher, WIDGET)
     controller.run(stop)
@@ -191,7 +196,24 @@ def _chunks(lines: Iterator[bytes]) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(line), line) for line in lines)
 
 
-def watch(count: int, *, reads: bool = False) -> Work:
+def _follow_in_app(
+    pieces: Iterator[bytes], function: Update, stop: StopSignal, *, workers: int
+) -> None:
+    """The same for an ``on_update`` of an App."""
+    replayed = _Watched(pieces)
+    config = ClientConfig(server="http://localhost")  # nothing is sent there
+    hooks = Hooks(watch=lambda _, kind, **options: replayed.watch(kind, **options))
+    app = App("counted", workers=workers)
+    app.on_update(WIDGET)(function)
+    with Client(config) as client:
+        manager = app.manager(
+            InterceptedClient(client, hooks), health_server=None, metrics_server=None
+        )
+        with manager:
+            manager.run(stop)
+
+
+def watch(count: int, *, reads: bool = False, in_app: bool = False, workers: int = 1) -> Work:
     """Changes, of which the callback reads nothing or a field of the spec."""
     present, first, rest = _present(_OBJECTS), _changes(0, _WARM), _changes(_WARM, count)
     steps = Countdown()
@@ -219,7 +241,11 @@ def watch(count: int, *, reads: bool = False) -> Work:
             mark()
             stop.set()
 
-        _follow(pieces(), SimpleWatcher(update=read if reads else untouched), stop)
+        update = read if reads else untouched
+        if in_app:
+            _follow_in_app(pieces(), update, stop, workers=workers)
+        else:
+            _follow(pieces(), SimpleWatcher(update=update), stop, workers=workers)
 
     return work
 
@@ -435,6 +461,11 @@ WORK: Final[Mapping[str, tuple[Callable[[int], Work], int]]] = {
     "locks": (functools.partial(_loop, LOOPS["locks"]), 1000),
     "watch, untouched": (watch, 1000),
     "watch, spec read": (functools.partial(watch, reads=True), 1000),
+    "watch, 8 workers": (functools.partial(watch, workers=8), 1000),
+    "watch, on_update of an App, 8 workers": (
+        functools.partial(watch, in_app=True, workers=8),
+        1000,
+    ),
     "100 watchers, 99 filtered": (filtered, 200),
     "no-op reconcile": (no_op, 1000),
     "get and patch": (get_and_patch, 100),

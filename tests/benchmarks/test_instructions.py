@@ -117,6 +117,17 @@ def test_new_work_has_no_figure_yet(path: Path) -> None:
     assert "new: 7: not compared: the file has no figure for it in this environment" in said
 
 
+def test_an_update_through_an_app_takes_at_most_a_quarter_more_than_one_of_a_watcher() -> None:
+    # Its events are those of the watcher, and it calls the function 0.8 times as often a second.
+    ratios = [
+        each.work["watch, 8 workers"] / each.work["watch, on_update of an App, 8 workers"]
+        for each in instructions.read(instructions.FILE)
+        if "watch, 8 workers" in each.work
+    ]
+    assert ratios
+    assert min(ratios) >= 0.8
+
+
 def test_figures_take_the_place_of_those_of_the_same_environment(path: Path) -> None:
     other = replace(KNOWN, of={"CPython": "3.12"})
     newer = replace(KNOWN, loops={"calls": 10_010, "texts": 20_000}, work={"watch": 900})
