@@ -23,7 +23,6 @@ from appsdk_operator.client import (
     TransportError as TransportError,
 )
 from appsdk_operator.controllers import (
-    Controller as Controller,
     Reconciler as Reconciler,
     Request as Request,
     Result as Result,
@@ -46,7 +45,6 @@ from appsdk_operator.resource import (
     MergePatch as MergePatch,
     MutableObject as MutableObject,
     Object as Object,
-    ObjectKey as ObjectKey,
     Scope as Scope,
     annotation as annotation,
     custom_resource_definition as custom_resource_definition,
@@ -65,7 +63,6 @@ from appsdk_operator.runtime import (
 from appsdk_operator.watchers import (
     InformerController as InformerController,
     KubernetesInformer as KubernetesInformer,
-    ListMap as ListMap,
     OpinionatedWatcher as OpinionatedWatcher,
     ResourceWatcher as ResourceWatcher,
     RetryDequeuePolicy as RetryDequeuePolicy,

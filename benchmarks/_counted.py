@@ -29,7 +29,6 @@ from appsdk_operator import (
     App,
     Client,
     ClientConfig,
-    Controller,
     InformerController,
     Kind,
     Object,
@@ -43,7 +42,7 @@ from appsdk_operator.client import Hooks, InterceptedClient, MergePatch, WatchSt
 from appsdk_operator.client import Request as HTTPCall
 from appsdk_operator.client._transport.connection import Connection
 from appsdk_operator.client._transport.transport import OpenResponse
-from appsdk_operator.controllers import RequestQueue
+from appsdk_operator.controllers import Controller, RequestQueue
 from appsdk_operator.runtime import Metrics, ThreadGroup, environment
 from appsdk_operator.serving import HTTPServer
 from appsdk_operator.webhooks import Webhooks, webhook_for

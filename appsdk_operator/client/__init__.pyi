@@ -99,7 +99,6 @@ from appsdk_operator.client._wrappers.namespaced import (
 )
 from appsdk_operator.client._wrappers.wrapper import (
     ClientWrapper as ClientWrapper,
-    SubresourceWrapper as SubresourceWrapper,
 )
 
 """For other packages: not part of the public surface."""

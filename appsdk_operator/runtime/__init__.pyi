@@ -1,8 +1,6 @@
 from appsdk_operator.runtime._activity import (
-    NO_MEMORY as NO_MEMORY,
     ActivityObserver as ActivityObserver,
     CallRecord as CallRecord,
-    FailureCause as FailureCause,
     RequestRecord as RequestRecord,
     current_stop as current_stop,
     present_call as present_call,
@@ -67,10 +65,12 @@ from appsdk_operator.runtime._queue.workqueue import (
 
 from appsdk_operator.runtime._activity import (
     ACTION_WORDS as ACTION_WORDS,
+    NO_MEMORY as NO_MEMORY,
     ActivityLog as ActivityLog,
     CallOutcome as CallOutcome,
     CallSlot as CallSlot,
     FailingCalls as FailingCalls,
+    FailureCause as FailureCause,
     ObservedParts as ObservedParts,
     Observers as Observers,
     call_limited as call_limited,

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from appsdk_operator import Controller, Request
-from appsdk_operator.controllers import ControllerOptions
+from appsdk_operator import Request
+from appsdk_operator.controllers import Controller, ControllerOptions
 from appsdk_operator.runtime import Metrics, system_clock
 from benchmarks._job import Case, Job, Unit
 from benchmarks._measures import Figures, Measure, column, one_case, own_cpu, run

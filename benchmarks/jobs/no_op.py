@@ -15,8 +15,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-from appsdk_operator import Controller, Request, StopSignal
-from appsdk_operator.controllers import ControllerOptions, RequestQueue
+from appsdk_operator import Request, StopSignal
+from appsdk_operator.controllers import Controller, ControllerOptions, RequestQueue
 from appsdk_operator.runtime import Metrics, WorkQueue, system_clock
 from benchmarks._job import Job, Unit
 from benchmarks._measures import Figures, Measure, column, one_case, run

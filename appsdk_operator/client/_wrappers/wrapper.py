@@ -159,16 +159,22 @@ class ClientWrapper(_Wrapper):
 
     def subresource(self, name: str) -> SubresourceLike:
         """The client for a subresource, wrapped the same way."""
-        return _SubresourceWithHook(self.inner.subresource(name), self._send)
+        return _SubresourceWrapper(self.inner.subresource(name), self._send)
 
 
-class SubresourceWrapper(_Wrapper):
-    """Passes every verb on a subresource on to ``inner``."""
+class _SubresourceWrapper(_Wrapper):
+    """Passes every verb on a subresource on to ``inner``, through the hook of its client."""
 
-    def __init__(self, inner: SubresourceLike) -> None:
+    def __init__(
+        self, inner: SubresourceLike, hook: Callable[[Call[Any], Forward[Any]], Any]
+    ) -> None:
         self.inner: SubresourceLike = inner
-        """The wrapped client."""
         self._subresource = inner.name
+        self._hook = hook
+
+    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
+        answer: ResultT = self._hook(call, forward)
+        return answer
 
     @property
     def name(self) -> str:
@@ -192,18 +198,6 @@ class SubresourceWrapper(_Wrapper):
     ) -> Object[SpecT, StatusT]:
         """See :meth:`SubresourceClient.apply`."""
         return self._send(Call("apply", (obj,), options, self._subresource), self._forward)
-
-
-class _SubresourceWithHook(SubresourceWrapper):
-    def __init__(
-        self, inner: SubresourceLike, hook: Callable[[Call[Any], Forward[Any]], Any]
-    ) -> None:
-        super().__init__(inner)
-        self._hook = hook
-
-    def _send(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
-        answer: ResultT = self._hook(call, forward)
-        return answer
 
 
 def _check_inner(inner: object) -> None:
