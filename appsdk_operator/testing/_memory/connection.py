@@ -125,14 +125,20 @@ class MemoryExchange:
         """Complete the answer; called when the task has ended."""
         with self.host.changed:
             self.is_done = True
-            if task.cancelled():
+            # With the task goes what it has made, the frames of a cancelled one included: in a
+            # reference cycle they would be left to the garbage collector.
+            self.task = None
+            try:
+                error = task.exception()
+            except asyncio.CancelledError:
                 self.is_broken = True
-            elif (error := task.exception()) is not None:
-                self.is_broken, self.failure = True, error
-            elif not self.has_head:
-                response: Any = task.result()
-                self.begin_answer(response.status, response.headers)
-                self.buffer += response.body or b""
+            else:
+                if error is not None:
+                    self.is_broken, self.failure = True, error
+                elif not self.has_head:
+                    response: Any = task.result()
+                    self.begin_answer(response.status, response.headers)
+                    self.buffer += response.body or b""
             self.host.changed.notify_all()
 
     def begin_answer(self, status: int, headers: CIMultiDict[str]) -> None:

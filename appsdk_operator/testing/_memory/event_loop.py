@@ -30,7 +30,6 @@ class ManualEventLoop:
         self._sequence = itertools.count()
         # By insertion: the order of cancellations is the same in each run.
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self._most_tasks = 64
 
     @property
     def as_loop(self) -> asyncio.AbstractEventLoop:
@@ -133,10 +132,8 @@ class ManualEventLoop:
     def create_task(self, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
         """A task that begins in the next round."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self.as_loop, **options)
-        if len(self._tasks) >= self._most_tasks:
-            self._tasks = {known: None for known in self._tasks if not known.done()}
-            self._most_tasks = 64 + 2 * len(self._tasks)
         self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
