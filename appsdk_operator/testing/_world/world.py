@@ -44,7 +44,7 @@ class World(SimulatedCluster):
     Use it in a ``with`` block; the thread of the block drives the simulation. The world simulates
     waits on the kit's clock, ``threading``, ``asyncio``, queues and pools of threads, and on locks
     that are made in the block. It does not simulate other blocking calls: an operator must not use
-    sockets or ``time.sleep``.
+    sockets or ``time.sleep``. On Linux all these threads share one processor.
 
     >>> from appsdk_operator import kinds
     >>> from appsdk_operator.controllers import Result
