@@ -111,8 +111,10 @@ def listen(address: str, purpose: str, option: str = "address") -> socket.socket
             return socket.create_server(
                 ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG
             )
+        # As text, Python would load the codec of international names: 200 KB.
+        name = host.encode() if host.isascii() else host
         found = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            name or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         family = found[0][0]
         return socket.create_server(

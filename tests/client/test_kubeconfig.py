@@ -19,7 +19,7 @@ from hypothesis import given, settings
 
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped
-from appsdk_operator.client._auth import kubeconfig
+from appsdk_operator.client._auth import service_account
 from appsdk_operator.client._auth.config import credentials_of
 from appsdk_operator.client._auth.credentials import TokenFile
 from appsdk_operator.client._auth.exec import ExecCredentials
@@ -81,7 +81,7 @@ def pod(monkeypatch, tmp_path):
     folder.mkdir()
     (folder / "token").write_text("pod-token")
     (folder / "ca.crt").write_text("ca")
-    monkeypatch.setattr(kubeconfig, "_SERVICE_ACCOUNT", str(folder))
+    monkeypatch.setattr(service_account, "_SERVICE_ACCOUNT", str(folder))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     return folder

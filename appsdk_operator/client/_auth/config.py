@@ -232,7 +232,7 @@ class ClientConfig:
         Raises:
             ConfigError: there is no configuration, or it is unusable.
         """
-        from appsdk_operator.client._auth.kubeconfig import load
+        from appsdk_operator.client._auth.finding import load
 
         _check_load_options(path, context, exec_timeout)
         return load(ClientConfig, path_text(path), context, exec_timeout)
@@ -269,7 +269,7 @@ class ClientConfig:
         Raises:
             ConfigError: the process does not run in a pod, or has no mounted service account.
         """
-        from appsdk_operator.client._auth.kubeconfig import in_cluster
+        from appsdk_operator.client._auth.service_account import in_cluster
 
         return in_cluster(ClientConfig)
 

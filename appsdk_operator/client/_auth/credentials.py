@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import threading
 from collections.abc import Callable
 from typing import TypeGuard
@@ -166,7 +166,8 @@ def bearer(token: object, where: str) -> str:
 
 def basic(username: str, password: str) -> str:
     """The ``Authorization`` header for a user and a password."""
-    return f"Basic {base64.b64encode(f'{username}:{password}'.encode()).decode()}"
+    pair = binascii.b2a_base64(f"{username}:{password}".encode(), newline=False)
+    return f"Basic {pair.decode()}"
 
 
 def checked_authorization(credentials: Credentials) -> str | None:

@@ -1,4 +1,4 @@
-"""Kubeconfig files and the service account of a pod.
+"""Kubeconfig files.
 
 Files are merged as ``kubectl`` does, and the type of each value is checked. The loader of the
 ``kubernetes`` package checks no types and sends garbled credentials or none, leaves copies of keys
@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import os
 import re
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from typing import Any
 
 import attrs
 
@@ -32,15 +29,13 @@ from appsdk_operator.client._auth.credentials import (
 )
 from appsdk_operator.client._auth.impersonation import Impersonation
 from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
+from appsdk_operator.client._auth.service_account import ConfigT, proxy_from_environment
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
 from appsdk_operator.runtime import fork_safe, get_logger
 
 _log = get_logger("appsdk_operator.client")
-
-ConfigT = TypeVar("ConfigT")
-"""The class of the configuration to make; its module imports this one."""
 
 _SECTIONS = ("contexts", "clusters", "users")
 _MAX_VALUES = 200_000
@@ -54,57 +49,13 @@ _USER_KEYS = (
     *("token", "tokenFile", "username", "password", "exec", "auth-provider"),
     *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
 )
-_SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-def load(
-    make: Callable[..., ConfigT], path: str | None, context: str | None, exec_timeout: float | None
-) -> ConfigT:
-    """See :meth:`ClientConfig.load`."""
-    if path is not None or os.environ.get("KUBECONFIG"):
-        return from_kubeconfig(make, path, context, exec_timeout)
-    if context is None and _in_pod():
-        return in_cluster(make)
-    if _home_file().is_file():
-        return from_kubeconfig(make, None, context, exec_timeout)
-    raise ConfigError(
-        "there is no configuration of an API server: give the path of a kubeconfig, set "
-        "$KUBECONFIG, run in a pod with a service account, or put a kubeconfig at "
-        f"{_home_file()}. Without a cluster: appsdk-operator run --dev serves an API from memory, "
-        "and prints the $KUBECONFIG for it"
-    )
-
-
-def in_cluster(make: Callable[..., ConfigT]) -> ConfigT:
-    """See :meth:`ClientConfig.in_cluster`."""
-    if not _in_pod():
-        raise ConfigError(
-            "this process does not run in a pod ($KUBERNETES_SERVICE_HOST and "
-            "$KUBERNETES_SERVICE_PORT are not set): use a kubeconfig"
-        )
-    folder = Path(_SERVICE_ACCOUNT)
-    for name in ("token", "ca.crt"):
-        if not (folder / name).is_file():
-            raise ConfigError(
-                f"the pod has no {folder / name}: mount its service account "
-                "(automountServiceAccountToken), or use a kubeconfig"
-            )
-    host = os.environ["KUBERNETES_SERVICE_HOST"]
-    host = f"[{host}]" if ":" in host else host
-    server = f"https://{host}:{os.environ['KUBERNETES_SERVICE_PORT']}"
-    return make(
-        server=server,
-        ca_file=folder / "ca.crt",
-        token_file=folder / "token",
-        **_proxy_from_environment(server),
-    )
 
 
 def from_kubeconfig(
     make: Callable[..., ConfigT], path: str | None, context: str | None, exec_timeout: float | None
 ) -> ConfigT:
     """See :meth:`ClientConfig.from_kubeconfig`."""
-    path = path or os.environ.get("KUBECONFIG") or str(_home_file())
+    path = path or os.environ.get("KUBECONFIG") or str(home_file())
     found = _Kubeconfig.read(path, context)
     try:
         return make(**found.options(exec_timeout))
@@ -125,7 +76,7 @@ def contexts_of(server: str, path: str | None = None) -> list[str]:
     Raises:
         ConfigError: a file cannot be used.
     """
-    path = path or os.environ.get("KUBECONFIG") or str(_home_file())
+    path = path or os.environ.get("KUBECONFIG") or str(home_file())
     contexts: dict[str, str] = {}
     clusters: dict[str, str] = {}
     current = ""
@@ -147,35 +98,9 @@ def contexts_of(server: str, path: str | None = None) -> list[str]:
     return sorted(found, key=lambda name: name != current)
 
 
-def _in_pod() -> bool:
-    return bool(
-        os.environ.get("KUBERNETES_SERVICE_HOST") and os.environ.get("KUBERNETES_SERVICE_PORT")
-    )
-
-
-def _home_file() -> Path:
+def home_file() -> Path:
+    """The kubeconfig of this user."""
     return Path("~/.kube/config").expanduser()
-
-
-def _proxy_from_environment(server: str) -> dict[str, Any]:
-    """The options for the proxy of the environment; none for loopback, as for Go programs.
-
-    Like these it takes no ``ALL_PROXY``, which often names a SOCKS proxy for other programs.
-    """
-    proxies = urllib.request.getproxies_environment()
-    proxy = proxies.get(urlsplit(server).scheme)
-    if not proxy or _is_loopback(urlsplit(server).hostname or ""):
-        return {}
-    if "://" not in proxy:
-        proxy = f"http://{proxy}"
-    return {"proxy_url": proxy, "no_proxy": proxies.get("no", "").split(",")}
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.rstrip(".") == "localhost"  # urlsplit gives it in lower case
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -233,7 +158,7 @@ class _Kubeconfig:
         server = self.cluster.text("server")
         if not server:
             raise ConfigError("its cluster has no server")
-        options: dict[str, Any] = dict(_proxy_from_environment(server))
+        options: dict[str, Any] = dict(proxy_from_environment(server))
         if proxy := self.cluster.text("proxy-url"):
             options.update(proxy_url=proxy, no_proxy=())
         options.update(_file_or_data(self.cluster, "certificate-authority", "ca"))

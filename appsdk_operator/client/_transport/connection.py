@@ -40,7 +40,7 @@ from appsdk_operator.client._transport.response_head import (
     parse_head,
 )
 from appsdk_operator.client._transport.tls import TLSContexts, tls_failure, verifying_context
-from appsdk_operator.client._transport.tls_stream import TLSStream
+from appsdk_operator.client._transport.tls_stream import TLSStream, ascii_name
 from appsdk_operator.runtime import after_fork, counted, system_clock
 from appsdk_operator.runtime.chunked import ChunkedBody, StreamFormatError
 
@@ -508,7 +508,7 @@ class Endpoint:
         what = f"the proxy {self.proxy}" if self.proxy else str(self)
         failed = ProxyFailed if self.proxy else ConnectFailed
         try:
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(ascii_name(host), port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise failed(
                 f"the name of {what} cannot be resolved: {_reason(error)}; check its spelling and "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import ipaddress
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
@@ -42,7 +42,7 @@ def proxy_for(
     authorization = None
     if parts.username is not None:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        authorization = f"Basic {binascii.b2a_base64(pair.encode(), newline=False).decode()}"
     return Proxy(
         scheme=parts.scheme,
         host=parts.hostname or "",

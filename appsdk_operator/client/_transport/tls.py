@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import threading
-from pathlib import Path
 
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.config_files import check_regular, memory_file
@@ -13,7 +13,7 @@ from appsdk_operator.client._auth.credentials import Credentials, RenewalLog
 from appsdk_operator.client._errors import ConfigError, TLSFailed
 from appsdk_operator.runtime import fork_safe, forks_wait
 
-_OPEN_FILES = Path("/proc/self/fd")
+_OPEN_FILES = "/proc/self/fd"
 """The open files of this process on Linux, files in memory included."""
 
 _Stamp = tuple[tuple[str, int, int, int], ...]
@@ -101,8 +101,9 @@ def _make(config: ClientConfig, pair: tuple[bytes, bytes] | None) -> ssl.SSLCont
     ca = config.ca_data.decode("ascii", "replace") if config.ca_data else None
     for path in (config.ca_file, config.cert_file, config.key_file):
         # OpenSSL would read a device for ever. A missing file fails below.
-        if path and Path(path).exists():
-            check_regular(path)
+        if path:
+            with contextlib.suppress(OSError):
+                check_regular(path)
     try:
         context = verifying_context(cafile=config.ca_file, cadata=ca)
     except (OSError, ValueError) as error:
@@ -136,11 +137,11 @@ def _load_pair(context: ssl.SSLContext, cert: str, key: str) -> None:
 
 def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
     # ssl reads certificates from files only. A file in memory leaves no copy of the key.
-    if _OPEN_FILES.is_dir():
+    if os.path.isdir(_OPEN_FILES):  # noqa: PTH112 - pathlib is slow to load
         with memory_file() as file:
             file.write(cert + b"\n" + key)
             file.flush()
-            _load_pair_file(context, str(_OPEN_FILES / str(file.fileno())))
+            _load_pair_file(context, f"{_OPEN_FILES}/{file.fileno()}")
         return
     try:
         # mkstemp makes a file that only this user can read.
@@ -157,7 +158,7 @@ def _load_pair_data(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
             named.write(cert + b"\n" + key)
         _load_pair_file(context, path)
     finally:
-        Path(path).unlink()
+        os.unlink(path)  # noqa: PTH108 - as above
 
 
 def _load_pair_file(context: ssl.SSLContext, path: str) -> None:

@@ -33,6 +33,14 @@ class ByteStream(Protocol):
         ...
 
 
+def ascii_name(name: str) -> str | bytes:
+    """A host name as bytes, which Python takes as they are; other names than ASCII as they are.
+
+    For text it loads the codec of international names, whose tables take 200 KB.
+    """
+    return name.encode() if name.isascii() else name
+
+
 class TLSStream:
     """The client's side of a TLS connection over ``inner``, for one thread at a time."""
 
@@ -48,7 +56,7 @@ class TLSStream:
         self._outgoing = ssl.MemoryBIO()
         with forks_wait:
             self._tls = context.wrap_bio(
-                self._incoming, self._outgoing, server_hostname=server_name
+                self._incoming, self._outgoing, server_hostname=ascii_name(server_name)
             )
         self._read: Callable[..., Any] | None = None
         """Reads what was decrypted; None before the first data."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -146,7 +145,8 @@ def namespace_of(options: LeaderElection) -> str:
     if options.namespace is not None:
         return options.namespace
     try:
-        namespace = Path(NAMESPACE_FILE).read_text(encoding="utf-8").strip()
+        with open(NAMESPACE_FILE, encoding="utf-8") as file:  # noqa: PTH123 - pathlib is slow to load
+            namespace = file.read().strip()
     except OSError as error:
         raise ValueError(
             "this process does not run in a cluster, so the namespace for the leader election's "
