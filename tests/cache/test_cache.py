@@ -644,6 +644,32 @@ def test_a_cache_runs_once(start):
         cache.run(StopSignal())
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_cache_outlives_what_runs_beside_it_in_its_thread(caplog, fails):
+    cache = Cache(Server(A), metrics=Metrics())
+    cache.add(THING)
+    stop, seen = StopSignal(), []
+
+    def beside(own):
+        seen.append((threading.current_thread(), own))
+        assert cache.wait_for_sync(own, PATIENCE)
+        if fails:
+            raise RuntimeError("no")
+
+    thread = threading.Thread(target=lambda: cache.run(stop, meanwhile=beside))
+    thread.start()
+    try:
+        assert cache.wait_for_sync(stop, PATIENCE)
+        assert cache.get(THING, "a", namespace="x") is A
+        assert seen[0][0] is thread
+        eventually(lambda: bool(caplog.records) is fails)
+        assert thread.is_alive()
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+    assert seen[0][1].is_set()
+
+
 def test_a_removed_kind_stops_and_can_be_added_again(start):
     server = Server(A)
     cache = start(server, THING)

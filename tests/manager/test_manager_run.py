@@ -136,9 +136,9 @@ class TestRun:
         manager = make(cache=CacheSetup(lazy=True))
         run_cache = manager.cache.run
 
-        def late(*args: Any) -> None:
+        def late(*args: Any, **options: Any) -> None:
             assert may_run.wait(TIMEOUT)
-            run_cache(*args)
+            run_cache(*args, **options)
 
         manager.cache.run = late  # type: ignore[method-assign]
         found: list[str] = []

@@ -64,6 +64,7 @@ from appsdk_operator.runtime import (
     counted,
     entered_metrics,
     fork_safe,
+    get_logger,
     present_clock,
     present_metrics,
     safe_repr,
@@ -80,6 +81,8 @@ from appsdk_operator.runtime.validation import (
     check_wait,
     checked_seconds,
 )
+
+_log = get_logger("appsdk_operator.cache")
 
 # The class below has a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
@@ -613,21 +616,30 @@ class Cache:
 
     # Running.
 
-    def run(self, stop: StopSignal, *, stop_timeout: float = 30.0) -> None:
+    def run(
+        self,
+        stop: StopSignal,
+        *,
+        stop_timeout: float = 30.0,
+        meanwhile: Callable[[StopSignal], None] | None = None,
+    ) -> None:
         """Run the informers until ``stop`` is set; returns once all threads have ended.
 
         Args:
             stop: ends it.
             stop_timeout: seconds of real time that informers and handlers have to end after the
                 stop; default 30.
+            meanwhile: called in this thread once the informers run, with a stop signal at which it
+                has to return; if it returns or fails before, the cache goes on. Default: nothing.
 
         Raises:
-            TypeError: ``stop`` is not a StopSignal.
+            TypeError: ``stop`` is not a StopSignal, or ``meanwhile`` no plain function.
             RuntimeError: the cache was run before, or an informer failed, which is a defect.
             TimeoutError: informers or handlers still run; the text names their threads.
         """
         check_stop(stop)
         checked_seconds("stop_timeout", stop_timeout)
+        check_function("meanwhile", meanwhile)
         own = stop.child()
         with self._lock:
             if self._has_run:
@@ -645,6 +657,11 @@ class Cache:
                 self._run_follower(self._follower, own)
             self._changed.wake()
             self._cache_metrics.publish(metrics)
+            if meanwhile is not None:
+                try:
+                    meanwhile(own)
+                except Exception:
+                    _log.exception("what runs next to the cache failed; the cache goes on")
             own.wait()
         finally:
             own.set()

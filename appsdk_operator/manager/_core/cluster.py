@@ -44,7 +44,6 @@ from appsdk_operator.runtime import (
     Metrics,
     PartMetrics,
     StopSignal,
-    ThreadGroup,
     entered_metrics,
     get_logger,
     present_clock,
@@ -284,17 +283,11 @@ class Cluster:
     def run(self, stop: StopSignal) -> None:
         """Run the cache until ``stop`` is set; see :meth:`Cache.run`."""
         self._metrics.publish()
-        if not self._monitor.is_enabled:
+        if self._monitor.is_enabled:
+            # In the thread of the cache, which only waits.
+            self.cache.run(stop, meanwhile=self._monitor.run)
+        else:
             self.cache.run(stop)
-            return
-        own = stop.child()
-        threads = ThreadGroup("cluster")
-        threads.start("monitor", lambda: self._monitor.run(own))
-        try:
-            self.cache.run(stop)
-        finally:
-            own.set()
-            threads.join()
 
     def belong_to(self, owner: object, name: str, previous_names: object) -> None:
         """Log as the operator ``name``; the manager calls this."""
