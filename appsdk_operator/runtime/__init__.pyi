@@ -123,10 +123,18 @@ from appsdk_operator.runtime._logs.loggers import (
     SafeLogger as SafeLogger,
     get_logger as get_logger,
 )
-from appsdk_operator.runtime._metrics import (
+from appsdk_operator.runtime._samples import (
     Family as Family,
     LocalHistogram as LocalHistogram,
     Sample as Sample,
+)
+from appsdk_operator.runtime._metrics import (
+    families_of as families_of,
+)
+from appsdk_operator.runtime._exposition import (
+    accepted_format as accepted_format,
+    page_of as page_of,
+    process_samples as process_samples,
 )
 from appsdk_operator.runtime._operator_names import (
     PREVIOUS_NAMES as PREVIOUS_NAMES,

@@ -1,23 +1,20 @@
 """Prometheus metrics at almost no cost for the hot path.
 
 Parts count in plain attributes under locks that they hold anyway, and provide samples at a scrape.
-prometheus-client is imported at the first scrape.
+prometheus-client is imported when somebody asks for a registry or an instrument.
 """
 
 from __future__ import annotations
 
 import inspect
-import itertools
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, final
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import is_interrupt
+from appsdk_operator.runtime._samples import Family, LocalHistogram, Sample
 from appsdk_operator.runtime._weak import weak_method
 
 if TYPE_CHECKING:
@@ -27,61 +24,6 @@ if TYPE_CHECKING:
 
 _log = get_logger("appsdk_operator.runtime")
 _M = TypeVar("_M")
-
-
-class Family(msgspec.Struct, frozen=True, cache_hash=True):
-    """A metric family: its name, type, help text and label names."""
-
-    name: str
-    type: Literal["counter", "gauge", "histogram"]
-    text: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-    """The upper bounds of a histogram for :meth:`Metrics.observe`."""
-
-
-class Sample(msgspec.Struct, frozen=True):
-    """The current value of one series."""
-
-    family: Family
-    labels: tuple[str, ...]
-    value: float | LocalHistogram
-
-
-@final
-class LocalHistogram:
-    """A histogram for one series. Not thread-safe: observe under the owner's lock."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds: tuple[float, ...] = tuple(bounds)
-        self.counts: list[int] = [0] * (len(self.bounds) + 1)
-        self.total: float = 0.0
-
-    def observe(self, value: float, times: int = 1) -> None:
-        """Count ``value`` in the first bucket whose upper bound is not less than it."""
-        bounds = self.bounds
-        # Most values are in the first bucket.
-        place = bisect_left(bounds, value) if bounds and value > bounds[0] else 0
-        self.counts[place] += times
-        self.total += value * times
-
-    def plus(self, other: LocalHistogram) -> LocalHistogram:
-        """The sum of two histograms."""
-        merged = LocalHistogram(self.bounds)
-        merged.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
-        merged.total = self.total + other.total
-        return merged
-
-    def copy(self) -> LocalHistogram:
-        """A copy with the present counts."""
-        return self.plus(LocalHistogram(self.bounds))
-
-    def cumulative(self) -> list[tuple[str, float]]:
-        """The cumulative buckets, as Prometheus has them."""
-        names = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
-        return list(zip(names, itertools.accumulate(map(float, self.counts)), strict=True))
 
 
 Source = Callable[[], Iterable[Sample]]
@@ -123,6 +65,11 @@ class Metrics:
         """The registry, for prometheus-client's own exporters."""
         with self._lock:
             return self._get_registry()
+
+    @property
+    def has_registry(self) -> bool:
+        """Whether there is a registry, so that others may have put metrics into it."""
+        return self._registry is not None
 
     def add_source(self, source: Source) -> Callable[[], None]:
         """Call ``source`` for its samples at each scrape.
@@ -198,9 +145,14 @@ class Metrics:
 
     def render(self) -> str:
         """All metrics in Prometheus' text format."""
-        from prometheus_client import generate_latest
+        from appsdk_operator.runtime._exposition import page_of
 
-        return generate_latest(self.registry).decode()
+        page = None if self.has_registry else page_of(self.samples())
+        if page is None:
+            from prometheus_client import generate_latest
+
+            page = generate_latest(self.registry)
+        return page.decode()
 
     def value(self, name: str, /, **labels: str) -> float | None:
         """The current value of one series; None if there is none. For tests and debugging."""
@@ -209,29 +161,7 @@ class Metrics:
 
     def collect(self) -> Iterator[Metric]:
         """Collect all families; called by prometheus-client's registry at a scrape."""
-        from prometheus_client.metrics_core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
-
-        makers: dict[str, Any] = {
-            "counter": CounterMetricFamily,
-            "gauge": GaugeMetricFamily,
-            "histogram": HistogramMetricFamily,
-        }
-        families: dict[str, Any] = {}
-        for (family, labels), value in self._all_totals().items():
-            made = families.get(family.name)
-            if made is None:
-                made = families[family.name] = makers[family.type](
-                    family.name, family.text, labels=family.labels
-                )
-            if isinstance(value, LocalHistogram):
-                made.add_metric(labels, value.cumulative(), value.total)
-            else:
-                made.add_metric(labels, value)
-        yield from families.values()
+        yield from families_of(self.samples())
 
     def _all_totals(self) -> dict[tuple[Family, tuple[str, ...]], float | LocalHistogram]:
         with self._lock:
@@ -284,6 +214,34 @@ class Metrics:
                 f"{list(known_labels)}: ask for it so, or choose another name"
             )
         return family
+
+
+def families_of(samples: Iterable[Sample]) -> list[Metric]:
+    """The samples as prometheus-client's families, each where its first sample is."""
+    from prometheus_client.metrics_core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
+
+    makers: dict[str, Any] = {
+        "counter": CounterMetricFamily,
+        "gauge": GaugeMetricFamily,
+        "histogram": HistogramMetricFamily,
+    }
+    families: dict[str, Any] = {}
+    for sample in samples:
+        family, labels, value = sample.family, sample.labels, sample.value
+        made = families.get(family.name)
+        if made is None:
+            made = families[family.name] = makers[family.type](
+                family.name, family.text, labels=family.labels
+            )
+        if isinstance(value, LocalHistogram):
+            made.add_metric(labels, value.cumulative(), value.total)
+        else:
+            made.add_metric(labels, value)
+    return list(families.values())
 
 
 def _weak(source: Source, when_gone: Callable[[], object]) -> Source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import select
 import socket
@@ -25,6 +26,11 @@ _PIECE_SECONDS: Final = 10.0
 """Seconds that a client has to read a piece of a body that comes piece by piece."""
 _LINGER_BYTES: Final = 1 << 20
 _HANDSHAKE_RECORD: Final = b"\x16"
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = (
+    *("Jan", "Feb", "Mar", "Apr", "May", "Jun"),
+    *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
+)
 
 ConnectionPhase = Literal["waiting", "reading", "queued", "handling", "writing"]
 """``waiting``: the headers of the next request are not complete; ``reading``: its body is not;
@@ -83,9 +89,10 @@ class ConnectionServer(Protocol):
 
 @functools.lru_cache(maxsize=16)
 def _http_date(seconds: int) -> str:
-    import email.utils  # as slow to import as all else here together
-
-    return email.utils.formatdate(seconds, usegmt=True)
+    # As email.utils.formatdate, which is as slow to import as all else here together.
+    moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
+    day, month = _DAYS[moment.weekday()], _MONTHS[moment.month - 1]
+    return f"{day}, {moment:%d} {month} {moment.year:04} {moment:%H:%M:%S} GMT"
 
 
 class _PeerClosed(Exception):  # noqa: N818 - not an error of ours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import email.utils
 import http.client
 import itertools
 import logging
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 from appsdk_operator.manager import HTTPLimits, HTTPRequest, HTTPResponse, HTTPServer
 from appsdk_operator.runtime import ManualClock, StopSignal
 from appsdk_operator.serving._addresses import listen, parse_address
+from appsdk_operator.serving._connection import _http_date
 from appsdk_operator.serving._messages import Headers
 from appsdk_operator.serving._request_parser import RequestParser, RequestRefused
 from tests.manager.conftest import read_all
@@ -51,6 +53,11 @@ def test_the_exact_path_goes_before_the_longest_prefix(serve: Any) -> None:
     assert (served.get("/ab").status, served.get("/").status) == (404, 404)
     assert served.get("/a/b/c/").text == "/a/b"
     assert served.get("/a%2Fb").text == "/a/b"
+
+
+@given(st.integers(0, 4_000_000_000))
+def test_dates_are_those_of_the_standard_library(seconds: int) -> None:
+    assert _http_date(seconds) == email.utils.formatdate(seconds, usegmt=True)
 
 
 def test_a_handler_sees_the_whole_request(serve: Any) -> None:

@@ -297,7 +297,7 @@ def test_scraping_adding_and_retiring_from_many_threads_never_lets_a_total_fall(
     assert metrics.value("demo_events_total", kind="k0") == 120
 
 
-def test_prometheus_client_is_imported_at_the_first_scrape_and_not_before() -> None:
+def test_prometheus_client_is_imported_for_a_registry_and_not_before() -> None:
     code = """
 import sys
 from appsdk_operator.runtime import Metrics, WorkQueue, default_metrics
@@ -306,7 +306,9 @@ queue = WorkQueue("q", metrics=metrics)
 queue.add("a"); queue.get(); queue.done("a"); queue.shut_down()
 default_metrics()
 assert "prometheus_client" not in sys.modules, "imported too early"
-metrics.render()
+assert "" != metrics.render()
+assert "prometheus_client" not in sys.modules, "imported for the kit's own metrics"
+assert metrics.registry is not None and metrics.has_registry
 assert "prometheus_client" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

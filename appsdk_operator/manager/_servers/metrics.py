@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import attrs
@@ -14,14 +15,23 @@ from appsdk_operator.manager._servers.endpoint_server import (
     EndpointServer,
     HTTPFilter,
 )
-from appsdk_operator.runtime import Clock, Metrics, present_clock, present_metrics
+from appsdk_operator.runtime import (
+    Clock,
+    Metrics,
+    Sample,
+    accepted_format,
+    families_of,
+    page_of,
+    present_clock,
+    present_metrics,
+    process_samples,
+)
 from appsdk_operator.serving import (
     HTTPHandler,
     HTTPLimits,
     HTTPRequest,
     HTTPResponse,
     HTTPServer,
-    TLSOptions,
     check_address,
 )
 
@@ -29,10 +39,14 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
+    from appsdk_operator.serving import TLSOptions
+
 
 _PATH: Final = "/metrics"
 _GZIP_LEVEL: Final = 1
 _GZIP_FROM: Final = 1024
+_GZIP_FORMAT: Final = 31
+"""zlib's code for gzip's header with the largest window; the module gzip loads bz2 and others."""
 
 
 def _check_handlers(_: object, __: object, value: Mapping[str, HTTPHandler]) -> None:
@@ -122,7 +136,6 @@ class MetricsServer(EndpointServer):
         self._options = options
         self._metrics = present_metrics(metrics)
         self._pages = _SharedPages()
-        self._collectors = _ProcessCollectors() if options.process_metrics else None
         super().__init__(
             options,
             tls=options.tls,
@@ -150,16 +163,14 @@ class MetricsServer(EndpointServer):
         self._server.add_handler(path, self._filter(handler))
 
     def _serve(self, request: HTTPRequest) -> HTTPResponse:
-        encode, content_type = _encoder(request.headers.get("accept", ""))
+        encode, content_type = self._encoder(request.headers.get("accept", ""))
         may_zip = _accepts_gzip(request.headers.get("accept-encoding", ""))
 
         def make() -> tuple[bytes, bool]:
-            body = encode(_MergedRegistry(self._metrics.registry, self._collectors))
+            body = encode()
             if not may_zip or len(body) < _GZIP_FROM:
                 return body, False
-            import gzip
-
-            return gzip.compress(body, compresslevel=_GZIP_LEVEL, mtime=0), True
+            return zlib.compress(body, level=_GZIP_LEVEL, wbits=_GZIP_FORMAT), True
 
         body, is_zipped = self._pages.get((content_type, may_zip), make)
         headers = {"Vary": "Accept, Accept-Encoding"}
@@ -167,9 +178,30 @@ class MetricsServer(EndpointServer):
             headers["Content-Encoding"] = "gzip"
         return HTTPResponse(body=body, content_type=content_type, headers=headers)
 
+    def _encoder(self, accepted: str) -> tuple[Callable[[], bytes], str]:
+        """What makes the page in the format that the scraper prefers, and its media type."""
+        found = accepted_format(accepted)
+        if found is None or self._metrics.has_registry:
+            encode, content_type = _package_encoder(accepted)
+            return lambda: encode(self._merged()), content_type
+        is_openmetrics, content_type = found
 
-def _encoder(accepted: str) -> tuple[Callable[[Any], bytes], str]:
-    """The encoder for the format that the scraper prefers, and the format's media type."""
+        def make() -> bytes:
+            samples = [*self._metrics.samples(), *self._process()]
+            page = page_of(samples, is_openmetrics=is_openmetrics)
+            return _package_encoder(accepted)[0](self._merged()) if page is None else page
+
+        return make, content_type
+
+    def _process(self) -> list[Sample]:
+        return process_samples() if self._options.process_metrics else []
+
+    def _merged(self) -> _MergedRegistry:
+        return _MergedRegistry(self._metrics.registry, self._process())
+
+
+def _package_encoder(accepted: str) -> tuple[Callable[[Any], bytes], str]:
+    """The encoder of prometheus-client for the format that the scraper prefers, and its type."""
     from prometheus_client.exposition import choose_encoder
 
     try:
@@ -235,40 +267,15 @@ def _accepts_gzip(accepted: str) -> bool:
 
 
 @final
-class _ProcessCollectors:
-    """The metrics of the process from prometheus-client, in a registry of their own."""
-
-    def __init__(self) -> None:
-        self._collectors: list[Any] = []
-
-    def collect(self) -> list[Metric]:
-        if not self._collectors:
-            # Not into the user's registry: it may be the process-wide one, which has them already.
-            from prometheus_client import (
-                CollectorRegistry,
-                GCCollector,
-                PlatformCollector,
-                ProcessCollector,
-            )
-
-            registry = CollectorRegistry()
-            GCCollector(registry=registry)
-            PlatformCollector(registry=registry)
-            ProcessCollector(registry=registry)
-            self._collectors = [registry]
-        return [metric for collector in self._collectors for metric in collector.collect()]
-
-
-@final
 class _MergedRegistry:
     """A registry for encoders: the user's metrics, and those of the process that it lacks."""
 
-    def __init__(self, registry: CollectorRegistry, process: _ProcessCollectors | None) -> None:
+    def __init__(self, registry: CollectorRegistry, process: Sequence[Sample]) -> None:
         self._registry = registry
         self._process = process
 
     def collect(self) -> list[Metric]:
         metrics = list(self._registry.collect())
         names = {metric.name for metric in metrics}
-        process = () if self._process is None else self._process.collect()
+        process = families_of(self._process)
         return metrics + [metric for metric in process if metric.name not in names]

@@ -13,9 +13,10 @@ from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._fork import OneProcess, after_fork
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import safe_text
-from appsdk_operator.runtime._metrics import Family, LocalHistogram, Metrics, Sample
+from appsdk_operator.runtime._metrics import Metrics
 from appsdk_operator.runtime._queue.rate_limiters import ItemExponential, RateLimiter
 from appsdk_operator.runtime._queue.state import QueueItem, QueueState
+from appsdk_operator.runtime._samples import Family, LocalHistogram, Sample
 
 K = TypeVar("K", bound=Hashable)
 

@@ -10,7 +10,8 @@ from typing import Final, NamedTuple, final
 from appsdk_operator.runtime._clock import Clock, ManualClock
 from appsdk_operator.runtime._logs.durations import duration_text
 from appsdk_operator.runtime._logs.loggers import SafeLogger, get_logger
-from appsdk_operator.runtime._metrics import Family, Metrics, Sample
+from appsdk_operator.runtime._metrics import Metrics
+from appsdk_operator.runtime._samples import Family, Sample
 from appsdk_operator.runtime._threading.limited_calls import LimitedCall
 from appsdk_operator.runtime._threading.stop import StopSignal
 from appsdk_operator.runtime._threading.threads import awaited_by, callback_place
