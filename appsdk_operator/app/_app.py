@@ -21,6 +21,7 @@ from typing import (
 import attrs
 
 from appsdk_operator._generics import OtherSpecT, OtherStatusT, SpecT, StatusT
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.app._assembly import (
     AppManager,
     Assembly,
@@ -97,9 +98,7 @@ from appsdk_operator.manager import (
     AppOptionsDict,
     CacheSetup,
     ClientSetup,
-    EventRecorder,
     FailureEvents,
-    LeaderElection,
     Manager,
     ManagerOptions,
     ManagerOptionsDict,
@@ -134,6 +133,7 @@ from appsdk_operator.watchers import (
 )
 
 if TYPE_CHECKING:
+    from appsdk_operator.manager import EventRecorder, LeaderElection
     from appsdk_operator.webhooks import WebhookRule, WebhookRuleOptions, Webhooks
 
 _log: Final = get_logger("appsdk_operator.app")
@@ -1652,12 +1652,14 @@ def _manager_options(
     workers: int,
     options: AppOptionsDict,
 ) -> ManagerOptions:
-    election: object = leader_election
-    if not isinstance(election, (bool, LeaderElection)):
+    election: Any = leader_election
+    if not isinstance(election, (bool, *if_loaded("appsdk_operator.manager", "LeaderElection"))):
         raise TypeError(
             f"leader_election={election!r}: give True, or LeaderElection(id=…) with its options"
         )
     if isinstance(election, bool):
+        from appsdk_operator.manager import LeaderElection
+
         election = LeaderElection(id=name) if election else None
     cache = options.get("cache")
     if namespaces is not None:

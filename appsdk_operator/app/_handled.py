@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
 
@@ -279,6 +278,8 @@ def _set(data: dict[str, Any], steps: Sequence[str], value: Any) -> None:
 
 
 def _compact(value: Any) -> str:
+    import json
+
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 

@@ -16,14 +16,10 @@ from appsdk_operator.cache import NamespaceSelection
 from appsdk_operator.client import ClientConfig, ClientError, ClientLike
 from appsdk_operator.manager import (
     CacheSetup,
-    HealthServerOptions,
-    LeaderElection,
     LeadershipLost,
     Manager,
     ManagerOptions,
     ManagerOptionsDict,
-    MetricsServerOptions,
-    ProfileServerOptions,
 )
 from appsdk_operator.resource import kinds
 from appsdk_operator.runtime import (
@@ -95,6 +91,8 @@ def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
         changes["cache"] = attrs.evolve(own.cache or CacheSetup(), namespaces=options.namespaces)
     election = own.leader_election
     if options.leader_election is not None:
+        from appsdk_operator.manager import LeaderElection
+
         election = (election or LeaderElection(id=app.name)) if options.leader_election else None
         changes["leader_election"] = election
     if election is not None and options.leader_election_namespace:
@@ -104,14 +102,20 @@ def changes_of(app: RunnableApp, options: RunOptions) -> ManagerOptionsDict:
     if options.narrate:
         changes["narrate"] = True
     if options.metrics_address is not None:
+        from appsdk_operator.manager import MetricsServerOptions
+
         changes["metrics_server"] = attrs.evolve(
             own.metrics_server or MetricsServerOptions(), address=options.metrics_address
         )
     if options.probe_address is not None:
+        from appsdk_operator.manager import HealthServerOptions
+
         changes["health_server"] = attrs.evolve(
             own.health_server or HealthServerOptions(), address=options.probe_address
         )
     if options.debug_address is not None:
+        from appsdk_operator.manager import ProfileServerOptions
+
         changes["profile_server"] = attrs.evolve(
             own.profile_server or ProfileServerOptions(), address=options.debug_address
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import attrs
 import msgspec
@@ -16,14 +16,10 @@ from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.client._redaction import display_text, redacted_json
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._secret_texts import shown_status
-from appsdk_operator.resource import (
-    FieldError,
-    Kind,
-    check_kind,
-    go_quote,
-    joined_errors,
-    wire_path,
-)
+from appsdk_operator.resource import Kind, check_kind
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldError
 
 MAX_EXCERPT = 256
 """Characters shown of an answer that is not a Status: enough to recognise a proxy's page."""
@@ -298,6 +294,8 @@ class Invalid(ApiError):
         >>> print(Invalid.of(job, "nightly", errors).message)
         Job.example.com "nightly" is invalid: spec.size: Required value
         """
+        from appsdk_operator.resource import FieldError, go_quote, joined_errors, wire_path
+
         check_kind(kind)
         found = [errors] if isinstance(errors, FieldError) else list(errors)
         for error in found:

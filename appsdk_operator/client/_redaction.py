@@ -6,7 +6,6 @@ the credentials of this process, in one line, and cut.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import threading
 import weakref
@@ -109,7 +108,7 @@ def _spellings(authorization: str) -> tuple[str, ...]:
         secrets.append(value)
     if scheme.lower() == "basic":
         try:
-            pair = base64.b64decode(value).decode()
+            pair = binascii.a2b_base64(value).decode()
         except (binascii.Error, UnicodeDecodeError):
             pair = ""
         secrets.append(pair)

@@ -17,7 +17,6 @@ from appsdk_operator.resource._json.parts import (
     is_object_deeper,
 )
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._typed.renaming import to_wire
 from appsdk_operator.resource._typed.spec_types import encode_hook
 
 PARTIAL_METADATA_KIND = "PartialObjectMetadata"
@@ -250,6 +249,8 @@ def to_plain(value: Any, rename: str | None = None, *, nulls: bool = False) -> A
     Raises:
         TypeError, ValueError: JSON cannot carry it.
     """
+    from appsdk_operator.resource._typed.renaming import to_wire
+
     plain = json_values.lists(msgspec.to_builtins(value, enc_hook=encode_hook))
     return to_wire(value, plain, rename, nulls=nulls)
 

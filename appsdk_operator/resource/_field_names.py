@@ -12,16 +12,6 @@ import re
 from typing import Any, Final
 
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._typed.class_fields import (
-    alternatives,
-    array_items,
-    class_fields,
-    class_of,
-    is_typed_dict,
-    mapping_types,
-)
-from appsdk_operator.resource._typed.renaming import STYLES
-from appsdk_operator.resource._typed.spec_types import has_fields
 
 _PART: Final = re.compile(r"\.?[^.\[\]]+|\[[^\]]*\]")
 _TEXT: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -109,6 +99,17 @@ def _below(view: Any, rename: str | None, steps: tuple[Any, ...]) -> tuple[Any, 
 
 @functools.lru_cache(maxsize=4096)
 def _named(view: Any, rename: str | None, steps: tuple[Any, ...]) -> tuple[Any, ...]:
+    from appsdk_operator.resource._typed.class_fields import (
+        alternatives,
+        array_items,
+        class_fields,
+        class_of,
+        is_typed_dict,
+        mapping_types,
+    )
+    from appsdk_operator.resource._typed.renaming import STYLES
+    from appsdk_operator.resource._typed.spec_types import has_fields
+
     style = None if rename is None else STYLES[rename]
     found = [steps[0]]
     views: list[Any] = [view]

@@ -6,7 +6,7 @@ import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, Optional, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Optional, final, overload
 
 import attrs
 import msgspec
@@ -23,8 +23,9 @@ from appsdk_operator.resource._filters import (
 from appsdk_operator.resource._json.frozen import freeze
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import Object
-from appsdk_operator.resource._typed.errors import OMITTED, FieldError
-from appsdk_operator.resource._typed.go_text import go_quote, go_value
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource._typed.errors import FieldError
 
 Steps = tuple[str | int, ...]
 
@@ -215,6 +216,8 @@ class FieldPath(FieldConditions):
         """
         if isinstance(supported, (str, bytes)):
             raise TypeError("supported is text: give a list of the supported values")
+        from appsdk_operator.resource._typed.go_text import go_quote
+
         names = [_name_of(one) for one in supported]
         if isinstance(supported, (set, frozenset)):
             names.sort()
@@ -270,7 +273,7 @@ class FieldPath(FieldConditions):
             actual: the number of items; None: the error does not name it.
             limit: the largest number; None: the error does not name it.
         """
-        shown = _shown(OMITTED if actual is None else actual)
+        shown = "" if actual is None else _shown(actual)
         why = "has too many items"
         if limit is not None:
             why = f"must have at most {_counted(limit, 'items')}"
@@ -278,7 +281,7 @@ class FieldPath(FieldConditions):
 
     def too_few(self, actual: int | None, limit: int | None) -> FieldError:
         """A list with fewer items than needed; the arguments are as for :meth:`too_many`."""
-        shown = _shown(OMITTED if actual is None else actual)
+        shown = "" if actual is None else _shown(actual)
         why = "has too few items"
         if limit is not None:
             why = f"must have at least {_counted(limit, 'items')}"
@@ -289,6 +292,8 @@ class FieldPath(FieldConditions):
         return self._error("InternalError", "Internal error", str(error))
 
     def _error(self, reason: str, message: str, why: str = "") -> FieldError:
+        from appsdk_operator.resource._typed.errors import FieldError
+
         return FieldError(reason, self.text, f"{message}: {why}" if why else message)
 
 
@@ -373,6 +378,9 @@ def _bracketed(key: str) -> str:
 
 
 def _shown(value: Any) -> str:
+    from appsdk_operator.resource._typed.errors import OMITTED
+    from appsdk_operator.resource._typed.go_text import go_value
+
     return "" if value is OMITTED else f": {go_value(value)}"
 
 

@@ -10,8 +10,6 @@ from urllib.parse import quote
 import attrs
 
 from appsdk_operator._generics import SpecT, SpecT_co, StatusT, StatusT_co, subscript
-from appsdk_operator.resource._typed.renaming import STYLES, renamed_view
-from appsdk_operator.resource._typed.spec_types import check_spec_type
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -72,7 +70,17 @@ def _check_plural(_: object, __: object, value: str) -> None:
 
 def _check_view(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None:
+        from appsdk_operator.resource._typed.spec_types import check_spec_type
+
         check_spec_type(attribute.name, value)
+
+
+def _view(view: Any, style: str | None) -> Any:
+    if view is None:  # as for most kinds, which then need nothing of this
+        return None
+    from appsdk_operator.resource._typed.renaming import renamed_view
+
+    return renamed_view(view, style)
 
 
 def _check_scope(_: object, __: object, value: object) -> None:
@@ -84,7 +92,11 @@ def _check_scope(_: object, __: object, value: object) -> None:
 
 
 def _check_rename(_: object, __: object, value: object) -> None:
-    if value is not None and (not isinstance(value, str) or value not in STYLES):
+    if value is None:
+        return
+    from appsdk_operator.resource._typed.renaming import STYLES
+
+    if not isinstance(value, str) or value not in STYLES:
         raise ValueError(
             f"rename={value!r}: give 'camel', for maxSize on the wire and max_size in Python, or "
             "leave it out"
@@ -179,14 +191,14 @@ class Kind(Generic[SpecT_co, StatusT_co]):
         init=False,
         eq=False,
         repr=False,
-        default=attrs.Factory(lambda self: renamed_view(self.spec, self.rename), takes_self=True),
+        default=attrs.Factory(lambda self: _view(self.spec, self.rename), takes_self=True),
     )
     """The type that decodes specs: ``spec``, with its names in JSON if they differ."""
     status_view: Any = attrs.field(
         init=False,
         eq=False,
         repr=False,
-        default=attrs.Factory(lambda self: renamed_view(self.status, self.rename), takes_self=True),
+        default=attrs.Factory(lambda self: _view(self.status, self.rename), takes_self=True),
     )
     """The type that decodes statuses, as :attr:`spec_view`."""
 

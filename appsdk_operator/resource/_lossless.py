@@ -24,8 +24,6 @@ import msgspec
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._json.values import equal_numbers
 from appsdk_operator.resource._kind import Kind
-from appsdk_operator.resource._typed.overlay import overlay
-from appsdk_operator.resource._typed.renaming import convert
 
 MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """The keys and values of all annotations of an object, as API servers accept them."""
@@ -151,7 +149,7 @@ def with_defaults(kind: Kind, parts: Parts) -> Parts:
         view = _view(kind, name)
         if view is not None and parts.get(name) is not None:
             with contextlib.suppress(*_codec.DECODE_ERRORS, TypeError):
-                made[name] = _codec.to_plain(convert(parts[name], view), kind.rename)
+                made[name] = _codec.to_plain(_read(parts[name], view), kind.rename)
     return made
 
 
@@ -164,6 +162,8 @@ def restored(kept: Parts, known: Parts, new: Parts) -> Parts:
         known: what two conversions, to the other version and back, made of ``kept``.
         new: what the conversion makes of the object as it is in the other version.
     """
+    from appsdk_operator.resource._typed.overlay import overlay
+
     made = {name: value for name, value in new.items() if name not in kept}
     for name, value in kept.items():
         if value is None:
@@ -183,10 +183,17 @@ def fits(kind: Kind, parts: Parts) -> bool:
         for name in ("spec", "status"):
             view = _view(kind, name)
             if view is not None and parts.get(name) is not None:
-                convert(parts[name], view)
+                _read(parts[name], view)
     except _codec.DECODE_ERRORS:
         return False
     return True
+
+
+def _read(value: Any, view: Any) -> Any:
+    # Loaded here: most programs that declare versions never convert.
+    from appsdk_operator.resource._typed.renaming import convert
+
+    return convert(value, view)
 
 
 def _view(kind: Kind, name: str) -> Any:
@@ -202,8 +209,8 @@ def _is_same(view: Any, before: Any, back: Any, rename: str | None) -> bool:
     if before is None or back is None or view is None or equal_numbers(before, back):
         return equal_numbers(before, back)
     try:
-        one = _codec.to_plain(convert(before, view), rename, nulls=True)
-        other = _codec.to_plain(convert(back, view), rename, nulls=True)
+        one = _codec.to_plain(_read(before, view), rename, nulls=True)
+        other = _codec.to_plain(_read(back, view), rename, nulls=True)
     except (*_codec.DECODE_ERRORS, TypeError):
         return False
     return equal_numbers(one, other) and all(
@@ -247,7 +254,7 @@ def _is_known(view: Any, value: Any, path: _Path) -> bool:
         place = place[step]
     place[path[-1]] = _OF_NO_TYPE
     try:
-        convert(changed, view)
+        _read(changed, view)
     except (*_codec.DECODE_ERRORS, TypeError):
         return True
     return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
@@ -39,6 +38,8 @@ def _glob(pattern: str) -> str:
 
 
 def _compiled(selector: NamespaceSelector) -> tuple[tuple[bool, re.Pattern[str]], ...]:
+    import fnmatch
+
     found = [
         (not pattern.startswith("!"), re.compile(fnmatch.translate(_glob(pattern))))
         for pattern in selector.patterns

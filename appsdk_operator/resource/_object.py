@@ -35,8 +35,6 @@ from appsdk_operator.resource._json.frozen import FrozenDict, camel_case, freeze
 from appsdk_operator.resource._json.parts import TOO_DEEP, is_deeper
 from appsdk_operator.resource._json.values import equal_numbers, same
 from appsdk_operator.resource._kind import Kind, check_kind
-from appsdk_operator.resource._typed.overlay import overlay
-from appsdk_operator.resource._typed.renaming import Renamed, convert, known_fields
 from appsdk_operator.resource._typed.spec_types import decode_hook, has_fields, path_and_problem
 
 _T = TypeVar("_T")
@@ -107,7 +105,7 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
     """The decoder of one field as type ``view`` (None: as JSON), which skips all other fields."""
     decode = _part_decoders.get((field, view))
     if decode is None:
-        reader = view.reader if isinstance(view, Renamed) else (view, decode_hook)
+        reader = (view, decode_hook) if view is None else _reader_of(view)
         if reader is None:
             decode = _renamed_part_decoder(field, view)
         else:
@@ -119,7 +117,14 @@ def _part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
     return decode
 
 
-def _renamed_part_decoder(field: str, view: Renamed) -> Callable[[bytes], Any]:
+def _reader_of(view: Any) -> tuple[Any, Callable[[Any, Any], Any]] | None:
+    """The type that msgspec reads for a view, with its ``dec_hook``; None: there is none."""
+    from appsdk_operator.resource._typed.renaming import Renamed
+
+    return view.reader if isinstance(view, Renamed) else (view, decode_hook)
+
+
+def _renamed_part_decoder(field: str, view: Any) -> Callable[[bytes], Any]:
     decode_plain = _part_decoder(field, None)
 
     def decode(raw: bytes) -> Any:
@@ -338,6 +343,8 @@ class Object(msgspec.Struct, Generic[SpecT_co, StatusT_co], gc=False, eq=False, 
         raw = bytes(self._members().get(field, b"null"))
         if view is None or raw == b"null":
             return _codec.decode_json(raw)
+        from appsdk_operator.resource._typed.renaming import Renamed
+
         try:
             if isinstance(view, Renamed):
                 return view.convert(_codec.decode_json(raw))
@@ -665,6 +672,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
         value = self.data.get(field)
         if view is None or value is None:
             return value
+        from appsdk_operator.resource._typed.renaming import convert
+
         try:
             return convert(value, view)
         except _codec.DECODE_ERRORS as error:
@@ -699,6 +708,8 @@ class MutableObject(MutableMapping[str, Any], Generic[SpecT, StatusT]):
 
         Without them, where with them it would be read as another value.
         """
+        from appsdk_operator.resource._typed.overlay import overlay
+        from appsdk_operator.resource._typed.renaming import convert, known_fields
 
         def read(value: Any) -> Any:
             return _codec.to_plain(convert(value, view), self.kind.rename)
@@ -805,6 +816,8 @@ def check_typed(kind: Kind, field: str, value: Any, plain: Any) -> None:
     view = kind.spec if field == "spec" else kind.status
     if view is None or type(value) is not view:
         return
+    from appsdk_operator.resource._typed.renaming import convert
+
     try:
         convert(plain, kind.spec_view if field == "spec" else kind.status_view)
     except (*_codec.DECODE_ERRORS, TypeError) as error:

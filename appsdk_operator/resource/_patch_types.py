@@ -9,10 +9,8 @@ import attrs
 
 from appsdk_operator.resource import _codec
 from appsdk_operator.resource._codec import encode_json
-from appsdk_operator.resource._json.diff import json_diff
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
-from appsdk_operator.resource._patches.apply import apply_merge_patch, create_merge_patch
 
 
 def _json_of(value: Any) -> bytes:
@@ -130,6 +128,8 @@ class JsonPatch:
         {'op': 'replace', 'path': '/spec/replicas', 'value': 3}
         {'op': 'add', 'path': '/spec/args/0', 'value': '--dry-run'}
         """
+        from appsdk_operator.resource._json.diff import json_diff
+
         old = _json_of(before)
         new = _json_of(after)
         same = old == new
@@ -195,6 +195,9 @@ class MergePatch:
         >>> MergePatch.between(before, web).body()
         b'{"metadata":{"labels":{"tier":"front"}}}'
         """
+        from appsdk_operator.resource._json.diff import json_diff
+        from appsdk_operator.resource._patches.apply import apply_merge_patch, create_merge_patch
+
         old, new = before.to_dict(), after.to_dict()
         fields = create_merge_patch(old, new)
         if missing := json_diff(apply_merge_patch(old, fields), new):

@@ -28,7 +28,6 @@ from appsdk_operator.serving._addresses import (
     parse_address,
     peer_host,
 )
-from appsdk_operator.serving._certificates import Certificates, load_certificates
 from appsdk_operator.serving._connection import ConnectionPhase, ServerConnection
 from appsdk_operator.serving._connection_pool import ConnectionPool, RequestLimit
 from appsdk_operator.serving._limits import HTTPLimits
@@ -39,10 +38,12 @@ from appsdk_operator.serving._messages import (
     RequestLimits,
     text_response,
 )
-from appsdk_operator.serving._tls import ServerContexts, TLSOptions
 
 if TYPE_CHECKING:
     import ssl
+
+    from appsdk_operator.serving._certificates import Certificates
+    from appsdk_operator.serving._tls import ServerContexts, TLSOptions
 
 
 _log: Final = get_logger("appsdk_operator.serving")
@@ -141,6 +142,9 @@ class HTTPServer:
         self._certificates: Certificates | None = None
         self._contexts: ServerContexts | None = None
         if tls is not None:
+            from appsdk_operator.serving._certificates import load_certificates
+            from appsdk_operator.serving._tls import ServerContexts
+
             host = str(self._listener.getsockname()[0])
             try:
                 self._certificates = certificates or load_certificates(
@@ -515,6 +519,8 @@ def _checked_tls(tls: TLSOptions | None, certificates: Certificates | None) -> T
         )
     own: TLSOptions | None = getattr(certificates, "tls", None)
     if tls is None:
+        from appsdk_operator.serving._tls import TLSOptions
+
         return own or TLSOptions()
     if tls.cert_file is not None:
         raise ValueError("certificates and tls with cert_file: give the one or the other")

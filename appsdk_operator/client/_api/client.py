@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client._api import edits, request_builders
+from appsdk_operator.client._api import request_builders
 from appsdk_operator.client._api.dropped_status import warn_of_dropped_status
 from appsdk_operator.client._api.options import (
     FieldValidation,
@@ -672,6 +672,8 @@ class Client:
             ValueError: ``change`` changed the name or namespace.
             TypeError: ``change`` is not a function, or returned another object.
         """
+        from appsdk_operator.client._api import edits
+
         steps = edits.modify_steps(kind, name, change, namespace=namespace)
         return edits.run_steps(steps, self, self).object
 

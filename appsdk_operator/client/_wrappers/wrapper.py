@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client._api import edits
 from appsdk_operator.client._api.client_like import ClientLike
 from appsdk_operator.client._api.options import (
     ApplyOptions,
@@ -138,6 +137,8 @@ class ClientWrapper(_Wrapper):
         namespace: str = "",
     ) -> Object[SpecT, StatusT]:
         """See :meth:`Client.modify`. Its requests are calls of this client's verbs."""
+        from appsdk_operator.client._api import edits
+
         steps = edits.modify_steps(kind, name, change, namespace=namespace)
         return edits.run_steps(steps, self, live_reader(self)).object
 

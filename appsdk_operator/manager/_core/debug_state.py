@@ -51,6 +51,7 @@ class DebugState:
         groups: Groups,
         *,
         clock: Clock,
+        began: float,
         general: Callable[[], dict[str, Any]],
         caches: Callable[[], Sequence[Any]],
         servers: Callable[[], dict[str, Any]],
@@ -61,6 +62,7 @@ class DebugState:
             name: the operator's name.
             groups: the groups of runnables.
             clock: the manager's clock.
+            began: when the manager was made, by that clock.
             general: the fields that the manager knows itself.
             caches: the caches, for the metadata of one object.
             servers: the servers by name.
@@ -71,7 +73,7 @@ class DebugState:
         self._general = general
         self._caches = caches
         self._servers = servers
-        self._began = clock.time()
+        self._began = began
         self._unwell = self._began
         """When somebody who looked last saw something wrong."""
 

@@ -17,12 +17,9 @@ from appsdk_operator.client import Client, ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerOptions, Draft
 from appsdk_operator.manager._core.announcements import Announcements
 from appsdk_operator.manager._core.cluster import CacheSetup, Cluster, check_server
-from appsdk_operator.manager._core.debug_state import DebugState
 from appsdk_operator.manager._core.groups import Group, Groups
 from appsdk_operator.manager._core.lifecycle import Elected, ElectorLike, Lifecycle
-from appsdk_operator.manager._core.operator import Operator
 from appsdk_operator.manager._core.options import ManagerOptions, ManagerOptionsDict, check_names
-from appsdk_operator.manager._core.pauses import Pauses
 from appsdk_operator.manager._core.runnable import (
     Runnable,
     RunnableGroup,
@@ -31,21 +28,14 @@ from appsdk_operator.manager._core.runnable import (
     placements,
 )
 from appsdk_operator.manager._core.signals import check_main_thread, run_with_signals
-from appsdk_operator.manager._election.options import elector_config
-from appsdk_operator.manager._events.failures import FailureEventObserver
-from appsdk_operator.manager._events.recorder import EventBroadcaster, EventRecorder
 from appsdk_operator.manager._lazy_value import LazyValue
 from appsdk_operator.manager._servers.checks import HealthCheck, HealthChecks
-from appsdk_operator.manager._servers.health import HealthServer
-from appsdk_operator.manager._servers.metrics import MetricsServer, check_extra_path
-from appsdk_operator.manager._servers.profile import ProfileServer
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     ActivityObserver,
     Clock,
     Family,
     Metrics,
-    Narrator,
     ObservedParts,
     Sample,
     StopSignal,
@@ -58,9 +48,15 @@ from appsdk_operator.runtime import (
     present_clock,
     present_metrics,
 )
-from appsdk_operator.serving import HTTPHandler
 
 if TYPE_CHECKING:
+    from appsdk_operator.manager._core.debug_state import DebugState
+    from appsdk_operator.manager._core.pauses import Pauses
+    from appsdk_operator.manager._events.recorder import EventBroadcaster, EventRecorder
+    from appsdk_operator.manager._servers.health import HealthServer
+    from appsdk_operator.manager._servers.metrics import MetricsServer
+    from appsdk_operator.manager._servers.profile import ProfileServer
+    from appsdk_operator.serving import HTTPHandler
     from appsdk_operator.webhooks import Webhooks, WebhookServer
 
 _log = get_logger("appsdk_operator.manager")
@@ -134,6 +130,8 @@ class Manager:
         with self._entered(), contextlib.ExitStack() as on_failure:
             on_failure.callback(self._closing.close)
             if options.leader_election is not None:
+                from appsdk_operator.manager._core.pauses import Pauses
+
                 self._pauses = Pauses(
                     options.name, options.leader_election.id, clock, on_change=self._record_pause
                 )
@@ -165,20 +163,15 @@ class Manager:
                 clock=clock,
             )
             self.add(self._cluster)
-            self._debug = DebugState(
-                options.name,
-                self._lifecycle.groups,
-                clock=clock,
-                general=self._general_state,
-                caches=self._caches,
-                servers=self._all_servers,
-            )
+            self._made = clock.time()
+            self._debug = LazyValue(self._make_debug_state)
             self._servers = _Servers(
                 options,
                 groups=self._lifecycle.groups,
                 client=self._cluster.unfenced_client,
                 snapshot=self.debug_snapshot,
-                debug=self._debug,
+                state=self.debug_state,
+                timeline=self.debug_timeline,
             )
             self._closing.callback(self._servers.close)
             self._add_default_checks()
@@ -251,6 +244,8 @@ class Manager:
         Raises:
             ValueError: the API does not allow the name for a reporting controller.
         """
+        from appsdk_operator.manager._events.recorder import EventBroadcaster
+
         with self._lock:
             if self._events is None:
                 self._events = EventBroadcaster(
@@ -278,7 +273,7 @@ class Manager:
             TypeError: it cannot be run, or an attribute that selects its group is wrong.
         """
         runnable = as_runnable(runnable)
-        for part in (runnable, *(runnable.controllers if isinstance(runnable, Operator) else ())):
+        for part in (runnable, *_controllers_of(runnable)):
             check_clock(self, part)
         belong_to = getattr(runnable, "belong_to", None)
         if callable(belong_to):
@@ -474,7 +469,7 @@ class Manager:
         ``docs/observability.md`` lists the fields. The state has the names of objects, not their
         content.
         """
-        return self._debug.state()
+        return self._debug.get().state()
 
     def debug_timeline(self, namespace: str, name: str, kind: str | None = None) -> dict[str, Any]:
         """The last and the planned calls for one object, as JSON values.
@@ -485,7 +480,7 @@ class Manager:
             kind: its kind, for example ``deployments.v1.apps`` or ``Deployment``; default: objects
                 of any kind.
         """
-        return self._debug.timeline(namespace, name, kind)
+        return self._debug.get().timeline(namespace, name, kind)
 
     # Running.
 
@@ -581,6 +576,8 @@ class Manager:
     def _observe_for_options(self) -> None:
         """Begin the narration and the Events of failures, where those were asked for."""
         if self._options.narrate:
+            from appsdk_operator.runtime import Narrator
+
             self.observe_activity(Narrator())
         if self._options.failure_events is not None:
             for runnable in self._lifecycle.groups.members:
@@ -590,8 +587,9 @@ class Manager:
         options = self._options.failure_events
         if options is None:
             return
-        parts = runnable.controllers if isinstance(runnable, Operator) else (runnable,)
-        for part in parts:
+        from appsdk_operator.manager._events.failures import FailureEventObserver
+
+        for part in _controllers_of(runnable) or (runnable,):
             find: Callable[..., Any] | None = getattr(part, "object_of", None)
             observe = getattr(part, "observe_activity", None)
             if callable(find) and callable(observe):
@@ -604,6 +602,19 @@ class Manager:
                         options, find=find, recorder=self._own_recorder, clock=self.clock
                     )
                 )
+
+    def _make_debug_state(self) -> DebugState:
+        from appsdk_operator.manager._core.debug_state import DebugState
+
+        return DebugState(
+            self._options.name,
+            self._lifecycle.groups,
+            clock=self._clock,
+            began=self._made,
+            general=self._general_state,
+            caches=self._caches,
+            servers=self._all_servers,
+        )
 
     def _own_recorder(self) -> EventRecorder:
         return self.event_recorder(self._options.name or "operator")
@@ -742,7 +753,8 @@ class _Servers:
         groups: Groups,
         client: ClientLike,
         snapshot: Callable[[], dict[str, Any]],
-        debug: DebugState,
+        state: Callable[[], dict[str, Any]],
+        timeline: Callable[[str, str, str | None], dict[str, Any]],
     ) -> None:
         """Make the servers that ``options`` enable; an error closes those made before."""
         self._groups = groups
@@ -756,18 +768,24 @@ class _Servers:
         self._health_checks = HealthChecks("healthz")
         try:
             if options.metrics_server is not None and options.metrics_server.is_enabled:
+                from appsdk_operator.manager._servers.metrics import MetricsServer
+
                 self._metrics = MetricsServer(options.metrics_server, client=client)
                 present_metrics().add_source(self._samples)
             if options.health_server is not None and options.health_server.is_enabled:
+                from appsdk_operator.manager._servers.health import HealthServer
+
                 self._health = HealthServer(options.health_server)
                 self._ready_checks = self._health.ready_checks
                 self._health_checks = self._health.health_checks
             if options.profile_server is not None and options.profile_server.is_enabled:
+                from appsdk_operator.manager._servers.profile import ProfileServer
+
                 self._profile = ProfileServer(
                     options.profile_server,
                     snapshot=snapshot,
-                    state=debug.state,
-                    timeline=debug.timeline,
+                    state=state,
+                    timeline=timeline,
                     client=client,
                 )
             for server in self._all:
@@ -807,6 +825,8 @@ class _Servers:
         if self._metrics is not None:
             self._metrics.add_handler(path, handler)
             return
+        from appsdk_operator.manager._servers.metrics import check_extra_path
+
         check_extra_path(path)
         if path in self._extra_paths:
             raise ValueError(f"{path} of the metrics server has a handler already")
@@ -818,6 +838,14 @@ class _Servers:
             [placement] = placements(server)
             if not self._groups[placement.group].has_started:
                 server.close()
+
+
+def _controllers_of(runnable: Any) -> Sequence[Any]:
+    """The controllers of an Operator; nothing for any other runnable."""
+    if isinstance(runnable, if_loaded("appsdk_operator.manager", "Operator")):
+        found: Sequence[Any] = runnable.controllers
+        return found
+    return ()
 
 
 def _caches_health(clusters: Sequence[Cluster], group: Group) -> Health:
@@ -866,6 +894,8 @@ def _make_elector(
     base = server.config if isinstance(server, Client) else server
     config = options.leader_election_config
     if config is None and isinstance(base, ClientConfig):
+        from appsdk_operator.manager._election.options import elector_config
+
         config = elector_config(base, election)
     client: Any = server
     close: Callable[[], object] = _nothing

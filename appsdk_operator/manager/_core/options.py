@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import attrs
 
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.client import ClientConfig, ClientLike
 from appsdk_operator.controllers import ControllerOptions
 from appsdk_operator.manager._core.cluster import CacheSetup, ClientSetup, NewCache, NewClient
 from appsdk_operator.manager._core.lifecycle import ElectorLike
 from appsdk_operator.manager._core.runnable import Runnable
-from appsdk_operator.manager._election.options import LeaderElection
-from appsdk_operator.manager._events.correlator import EventOptions
-from appsdk_operator.manager._events.failures import FailureEvents, failure_events_of
-from appsdk_operator.manager._servers.health import HealthServerOptions
-from appsdk_operator.manager._servers.metrics import MetricsServerOptions
-from appsdk_operator.manager._servers.profile import ProfileServerOptions
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
     ActivityObserver,
@@ -33,18 +28,42 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import check_function, check_plain
 
 if TYPE_CHECKING:
+    from appsdk_operator.manager._election.options import LeaderElection
+    from appsdk_operator.manager._events.correlator import EventOptions
+    from appsdk_operator.manager._events.failures import FailureEvents
+    from appsdk_operator.manager._servers.health import HealthServerOptions
+    from appsdk_operator.manager._servers.metrics import MetricsServerOptions
+    from appsdk_operator.manager._servers.profile import ProfileServerOptions
     from appsdk_operator.webhooks import WebhookServerOptions
 
-NewElector: TypeAlias = Callable[[ClientLike, LeaderElection], ElectorLike]
+NewElector: TypeAlias = "Callable[[ClientLike, LeaderElection], ElectorLike]"
 """Makes the elector, given the client for the election."""
 
 
-def _check_type(*types: type, hint: str) -> Any:
+def _check_type(type_: type | str, *, hint: str) -> Any:
+    """A check that a value has a type, or is None.
+
+    Args:
+        type_: the type, or the name of one of this package that most programs do not load.
+        hint: what to give instead.
+    """
+
     def check(_: object, field: attrs.Attribute[Any], value: object) -> None:
-        if value is not None and not isinstance(value, types):
+        if value is None:
+            return
+        types = if_loaded("appsdk_operator.manager", type_) if isinstance(type_, str) else type_
+        if not isinstance(value, types):
             raise TypeError(f"{field.name}={value!r}: give {hint}, or leave it out")
 
     return check
+
+
+def _failure_events(value: FailureEvents | bool | None) -> FailureEvents | None:
+    if value is None or value is False:
+        return None
+    from appsdk_operator.manager._events.failures import failure_events_of
+
+    return failure_events_of(value)
 
 
 def _check_name(_: object, __: attrs.Attribute[Any], value: object) -> None:
@@ -101,7 +120,7 @@ class ManagerOptions:
     """
 
     leader_election: LeaderElection | None = attrs.field(
-        default=None, validator=_check_type(LeaderElection, hint="LeaderElection(id=…)")
+        default=None, validator=_check_type("LeaderElection", hint="LeaderElection(id=…)")
     )
     """The leader election, so that one replica works at a time; default: all replicas work."""
     leader_election_config: ClientConfig | None = attrs.field(
@@ -113,15 +132,15 @@ class ManagerOptions:
     """Makes the elector, for locks other than Leases and for tests; default: :class:`Elector`."""
 
     metrics_server: MetricsServerOptions | None = attrs.field(
-        default=None, validator=_check_type(MetricsServerOptions, hint="MetricsServerOptions(…)")
+        default=None, validator=_check_type("MetricsServerOptions", hint="MetricsServerOptions(…)")
     )
     """The metrics server; default: none."""
     health_server: HealthServerOptions | None = attrs.field(
-        default=None, validator=_check_type(HealthServerOptions, hint="HealthServerOptions(…)")
+        default=None, validator=_check_type("HealthServerOptions", hint="HealthServerOptions(…)")
     )
     """The server for probes; default: none."""
     profile_server: ProfileServerOptions | None = attrs.field(
-        default=None, validator=_check_type(ProfileServerOptions, hint="ProfileServerOptions(…)")
+        default=None, validator=_check_type("ProfileServerOptions", hint="ProfileServerOptions(…)")
     )
     """The server for profiles and the debug page; default: none."""
     webhook_server: WebhookServerOptions | Runnable | Callable[[], Runnable] | None = attrs.field(
@@ -168,10 +187,10 @@ class ManagerOptions:
     )
     """The default options of its controllers."""
     events: EventOptions | None = attrs.field(
-        default=None, validator=_check_type(EventOptions, hint="EventOptions(…)")
+        default=None, validator=_check_type("EventOptions", hint="EventOptions(…)")
     )
     """Options of the event recorders."""
-    failure_events: FailureEvents | None = attrs.field(default=None, converter=failure_events_of)
+    failure_events: FailureEvents | None = attrs.field(default=None, converter=_failure_events)
     """Which failures of reconcilers and watchers become Events on their object, for
     ``kubectl describe``; True: from three failures in a row on, after at least five seconds of
     failing. Default: none."""

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol, final, runtime_checkable
 
-from appsdk_operator.manager._core.operator import Operator
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.manager._election.pause import Pause, PauseState
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, as_exception, get_logger
@@ -29,6 +29,10 @@ class _Holdable(Protocol):
     def hold(self) -> None: ...
 
     def let_go(self) -> None: ...
+
+
+def _operators() -> tuple[type[Any], ...]:
+    return if_loaded("appsdk_operator.manager", "Operator")
 
 
 @final
@@ -66,16 +70,16 @@ class Pauses:
         """The pause that holds now."""
         return self._state.present
 
-    def join(self, part: object) -> None:
+    def join(self, part: Any) -> None:
         """Have a part of the manager held while there is a pause."""
-        if not isinstance(part, Operator | _Holdable):
+        if not isinstance(part, (_Holdable, *_operators())):
             return
         with self._lock:
             self._parts = [ref for ref in self._parts if ref() is not None]
             self._parts.append(weakref.ref(part))
             if self._state.present is not None:
                 self._hold()
-        if isinstance(part, Operator):
+        if isinstance(part, _operators()):
             part.announce_to(self.join)
 
     def observe(self, lease: Object) -> None:
@@ -113,7 +117,7 @@ class Pauses:
     def _call_all(self, call: Callable[[_Holdable], None]) -> None:
         parts: dict[int, object] = {}
         for part in filter(None, [ref() for ref in self._parts]):
-            found = part.controllers if isinstance(part, Operator) else (part,)
+            found = part.controllers if isinstance(part, _operators()) else (part,)
             parts |= {id(each): each for each in found}
         for each in parts.values():
             if isinstance(each, _Holdable):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, final, runtime_checkable
 
 import msgspec
 
-from appsdk_operator.cache import Cache, Health, Informer
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.runtime import StopSignal, as_exception, error_text, settle
+
+# An Operator, too, puts its controllers into groups, and needs no cache.
+if TYPE_CHECKING:
+    from appsdk_operator.cache import Health
 
 
 @runtime_checkable
@@ -153,8 +157,10 @@ def health_of(part: object) -> Health | None:
         found = settle(health())
     except BaseException as error:
         as_exception("health", error)  # Ctrl-C in the main thread
+        from appsdk_operator.cache import Health
+
         return Health(False, f"{name_of(part)}: its health failed: {error_text(error)}")
-    return found if isinstance(found, Health) else None
+    return found if isinstance(found, if_loaded("appsdk_operator.cache", "Health")) else None
 
 
 def placements(runnable: Runnable, *, group: RunnableGroup | None = None) -> Sequence[Placement]:
@@ -188,7 +194,8 @@ def _group_of(runnable: Runnable) -> RunnableGroup:
     if hasattr(runnable, "only_serve_when_leader"):
         only_leader = _flag(runnable, "only_serve_when_leader")
         return RunnableGroup.LEADER_ELECTION if only_leader else RunnableGroup.HTTP_SERVERS
-    if isinstance(runnable, (Cache, Informer)):
+    caches = [if_loaded("appsdk_operator.cache", name) for name in ("Cache", "Informer")]
+    if isinstance(runnable, tuple(caches)):
         return RunnableGroup.CACHES
     if hasattr(runnable, "needs_leader_election") and not _flag(runnable, "needs_leader_election"):
         return RunnableGroup.OTHERS

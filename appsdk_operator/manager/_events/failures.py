@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 import msgspec
 
-from appsdk_operator.manager._events.recorder import EventRecorder
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     CallRecord,
@@ -22,6 +21,9 @@ from appsdk_operator.runtime import (
     get_logger,
 )
 from appsdk_operator.runtime.validation import checked_seconds
+
+if TYPE_CHECKING:
+    from appsdk_operator.manager._events.recorder import EventRecorder
 
 _log: Final = get_logger("appsdk_operator.manager")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import threading
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 
@@ -20,7 +19,9 @@ from appsdk_operator.runtime import (
     present_clock,
     safe_text,
 )
-from appsdk_operator.serving import HTTPRequest, HTTPResponse, text_response
+
+if TYPE_CHECKING:
+    from appsdk_operator.serving import HTTPRequest, HTTPResponse
 
 _log: Final = get_logger("appsdk_operator.manager")
 _WITHHELD: Final = "reason withheld"
@@ -162,6 +163,7 @@ class HealthChecks:
     def handler(self, root: str) -> Callable[[HTTPRequest], HTTPResponse]:
         """A handler for the pages below the path ``root``.
 
+        >>> from appsdk_operator.serving import HTTPRequest
         >>> page = HealthChecks("readyz").handler("/readyz")
         >>> page(HTTPRequest(method="GET", path="/readyz/ping")).body
         b'ok'
@@ -174,6 +176,8 @@ class HealthChecks:
         return handle
 
     def _check_page(self, name: str) -> HTTPResponse:
+        from appsdk_operator.serving import HTTPResponse, text_response
+
         with self._lock:
             is_known = name in self._checks
             is_ping = name == "ping" and not self._checks
@@ -185,6 +189,8 @@ class HealthChecks:
         return HTTPResponse(body=b"ok")
 
     def _summary_page(self, request: HTTPRequest) -> HTTPResponse:
+        from appsdk_operator.serving import HTTPResponse, text_response
+
         query = request.query
         excluded = set(query.get("exclude", ()))
         with self._lock:
@@ -196,6 +202,8 @@ class HealthChecks:
         left_out = excluded.intersection(names)
         lines = [self._line(name, left_out, failures) for name in names or ["ping"]]
         if unknown := sorted(excluded.difference(names)):
+            import json
+
             quoted = ", ".join(json.dumps(name) for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
         lines.append(f"healthz check {'failed' if failures else 'passed'}")

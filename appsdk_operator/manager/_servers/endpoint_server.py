@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import attrs
 
 from appsdk_operator.client import ClientLike
 from appsdk_operator.runtime import Clock, Metrics, StopSignal
-from appsdk_operator.serving import (
-    Certificates,
-    HTTPHandler,
-    HTTPLimits,
-    HTTPServer,
-    TLSOptions,
-    is_off,
-)
+from appsdk_operator.serving import HTTPHandler, HTTPLimits, HTTPServer, is_off
+
+if TYPE_CHECKING:
+    from appsdk_operator.serving import Certificates, TLSOptions
 
 HTTPFilter: TypeAlias = Callable[[HTTPHandler], HTTPHandler]
 """Wraps a handler, for example with authentication."""

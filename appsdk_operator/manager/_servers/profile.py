@@ -27,7 +27,6 @@ from appsdk_operator.serving import (
     HTTPRequest,
     HTTPResponse,
     HTTPServer,
-    TLSOptions,
     check_address,
     check_hosts,
     parse_address,
@@ -36,6 +35,7 @@ from appsdk_operator.serving import (
 
 if TYPE_CHECKING:
     from appsdk_operator.manager._servers.live_page import LivePage
+    from appsdk_operator.serving import TLSOptions
 
 _MAX_DEPTH: Final = 200
 _TOP: Final = 30

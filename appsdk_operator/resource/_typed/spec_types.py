@@ -6,7 +6,6 @@ are recognised without an import of pydantic.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterable
@@ -26,7 +25,7 @@ def has_fields(view: Any) -> TypeGuard[type]:
     """Whether ``view`` is an attrs class, dataclass, msgspec struct or pydantic model."""
     return isinstance(view, type) and (
         attrs.has(view)
-        or dataclasses.is_dataclass(view)
+        or hasattr(view, "__dataclass_fields__")  # as dataclasses.is_dataclass
         or issubclass(view, msgspec.Struct)
         or is_pydantic_model(view)
     )

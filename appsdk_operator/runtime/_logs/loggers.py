@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 import logging
 import sys
 import threading
@@ -94,12 +93,16 @@ def _encoded(fields: dict[str, Any]) -> str:
     try:
         return _encode(fields).decode()
     except Exception:
+        import json
+
         # A surrogate, for example, as in the name of a file that is not UTF-8.
         pairs = (f"{json.dumps(name)}:{_encoded_value(value)}" for name, value in fields.items())
         return f"{{{','.join(pairs)}}}"
 
 
 def _encoded_value(value: Any) -> str:
+    import json
+
     try:
         plain = msgspec.to_builtins(value, enc_hook=safe_text, str_keys=True)
         return json.dumps(plain, allow_nan=False)

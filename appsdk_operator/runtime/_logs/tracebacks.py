@@ -10,14 +10,13 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
 from appsdk_operator.runtime._logs.texts import safe_text
 
-_KIT = f"{Path(__file__).parents[2]}{os.sep}"
-_LIBRARY = f"{Path(logging.__file__).parent.parent}{os.sep}"
+_KIT = f"{__file__.rsplit(os.sep, 3)[0]}{os.sep}"
+_LIBRARY = f"{logging.__file__.rsplit(os.sep, 2)[0]}{os.sep}"
 _PACKAGES = (f"{_LIBRARY}site-packages{os.sep}", f"{_LIBRARY}dist-packages{os.sep}")
 # What the kit is built on; anything else in a folder of packages may be the user's operator.
 _DEPENDENCIES = tuple(
@@ -194,7 +193,7 @@ def _first(awaitable: Any, *names: str) -> Any:
 
 def _place(frame: FrameType) -> str:
     name = frame.f_code.co_qualname.replace("<locals>.", "")
-    return f"{name} ({Path(frame.f_code.co_filename).name}:{frame.f_lineno})"
+    return f"{name} ({frame.f_code.co_filename.rsplit(os.sep, 1)[-1]}:{frame.f_lineno})"
 
 
 def error_text(error: BaseException) -> str:
