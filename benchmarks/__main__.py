@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import _guard, _page, _plots, instructions
+from benchmarks import _guard, _page, _plots, idle, instructions
 from benchmarks._contestants import all_contestants
 from benchmarks._environment import environment, versions
 from benchmarks._job import Case, Entry, Group, Job
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         "--guard",
         action="store_true",
         help="status 1 where a hot path has become much slower, or takes 2 %% more instructions, "
-        "or an import loads 2 %% more",
+        "an import loads 2 %% more, or an idle operator takes more threads, modules or memory",
     )
     add("--list", action="store_true", help="print the jobs and contestants, and do nothing")
     return parser
@@ -135,6 +135,7 @@ def _is_guarded(options: argparse.Namespace, results: Results) -> bool:
     if not options.read:
         kept.append(instructions.is_kept(print))
         kept.append(import_figures.is_kept(lambda text: print(f"guard: {text}")))
+        kept.append(idle.is_kept(lambda text: print(f"guard: {text}")))
     return all(kept)
 
 
