@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from appsdk_operator.resource import (
+    JsonPatch,
     Kind,
     Object,
     decode_json,
@@ -127,6 +128,12 @@ def readers() -> dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], obj
     def copied(raw: bytes) -> object:
         return Object.from_json(KIND, raw).mutable_copy().freeze()
 
+    def changed(raw: bytes) -> object:
+        old = Object.from_json(KIND, raw)
+        new = old.mutable_copy()
+        new["spec"]["b"] = 1  # as a mutating webhook sets a default
+        return JsonPatch.between(old, new).operations
+
     def event(raw: bytes) -> object:
         return decode_watch_events(KIND, [b'{"type":"ADDED","object":%s}' % raw])
 
@@ -137,6 +144,7 @@ def readers() -> dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes], obj
         "from_json": (obj, lambda raw: Object.from_json(KIND, raw)),
         ".spec": (obj, spec),
         "copied and written": (obj, copied),
+        "changed, and the patch": (obj, changed),
         "a list": (page, lambda raw: decode_list(KIND, raw)),
         "a list, managed fields": (managed, lambda raw: decode_list(KIND, raw)),
         "items of a list": (

@@ -129,6 +129,9 @@ _decode_text = msgspec.json.Decoder(str).decode
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_bookmark = msgspec.json.Decoder(_Bookmark).decode
 
+_MOST_NAMELESS = 1000
+"""Objects of API servers have names. Each of a million others would cost an error."""
+
 # The exact form in which API servers write events; other forms take the slower path.
 _PREFIXES = {
     b'{"type":"ADDED","object":': WatchEventType.ADDED,
@@ -147,7 +150,8 @@ def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, Stat
     Items that cannot be decoded are in :attr:`ListPage.undecodable`.
 
     Raises:
-        DecodeError: ``body`` is not a list, or cannot be split into its items.
+        DecodeError: ``body`` is not a list, or cannot be split into its items, or more than 1,000
+            of these have no readable name.
         WrongKindError: the list, or every one of its items, is of another kind.
     """
     try:
@@ -165,13 +169,7 @@ def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, Stat
         # bytes() copies: a slice of the page would keep the whole page in memory.
         items = [Object.from_json(kind, bytes(item)) for item in page.items or ()]
     except _codec.DecodeError as error:
-        items = []
-        for item in page.items or ():
-            raw = bytes(item)
-            try:
-                items.append(Object.from_json(kind, raw))
-            except _codec.DecodeError as problem:
-                undecodable.append(_undecodable(raw, problem))
+        items, undecodable = _decodable(kind, page.items or ())
         if not items and all(_is_wrong_kind(one.error) for one in undecodable):
             raise error
     meta = page.metadata
@@ -183,6 +181,27 @@ def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, Stat
         left if isinstance(left, int) else None,
         tuple(undecodable),
     )
+
+
+def _decodable(
+    kind: Kind[SpecT, StatusT], found: Iterable[msgspec.Raw]
+) -> tuple[list[Object[SpecT, StatusT]], list[Undecodable]]:
+    items: list[Object[SpecT, StatusT]] = []
+    undecodable: list[Undecodable] = []
+    nameless = 0
+    for item in found:
+        raw = bytes(item)
+        try:
+            items.append(Object.from_json(kind, raw))
+        except _codec.DecodeError as problem:
+            undecodable.append(_undecodable(raw, problem))
+            nameless += not undecodable[-1].name
+            if nameless > _MOST_NAMELESS:
+                raise _codec.DecodeError(
+                    f"not a list of {kind}: more than {_MOST_NAMELESS} items have no readable "
+                    f"name; of the first: {undecodable[0].error}"
+                ) from None
+    return items, undecodable
 
 
 def _is_wrong_kind(error: Exception) -> bool:

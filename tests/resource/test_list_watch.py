@@ -113,6 +113,22 @@ def test_a_list_of_another_kind_is_refused(body: bytes) -> None:
         decode_list(POD, body)
 
 
+@pytest.mark.parametrize("item", [{}, [], 7, None, "x", {"metadata": {"name": 7}}])
+def test_a_list_of_many_items_without_names_is_refused_without_an_error_for_each(item: Any) -> None:
+    few = decode_list(POD, page([pod("a"), *[item] * 1000, pod("b")]))
+    assert ([obj.name for obj in few.items], len(few.undecodable)) == (["a", "b"], 1000)
+    with pytest.raises(DecodeError, match="more than 1000 items have no readable name; of the fi"):
+        decode_list(POD, page([pod("a"), *[item] * 1001, pod("b")]))
+
+
+def test_of_a_list_of_many_undecodable_items_with_names_the_others_are_read() -> None:
+    deep = b'{"metadata":{"name":"deep"},"spec":' + b"[" * 501 + b"]" * 501 + b"}"
+    body = b'{"metadata":{},"items":[%s,%s]}' % (b",".join([deep] * 1001), compact(pod("a")))
+    found = decode_list(POD, body)
+    assert [obj.name for obj in found.items] == ["a"]
+    assert {one.name for one in found.undecodable} == {"deep"}
+
+
 def test_a_custom_resource_may_call_its_lists_as_it_likes() -> None:
     item = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
     body = page([item], kind="WidgetCollection", apiVersion="example.com/v1")
