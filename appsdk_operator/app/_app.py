@@ -216,10 +216,10 @@ class App:
             calls for one object keep their order; with 1 worker, so do the calls of plain functions
             for all objects of a kind. Calls that await something hold no worker, see
             ``max_awaiting``.
-        retry_policy: when a failed call of a function or watcher is repeated. Default: after about
-            5, 10, 20, … seconds, and then every 600 seconds, without an end. A call that the policy
-            gives up is made again when the object changes or the operator restarts; timers go on at
-            their interval.
+        retry_policy: when a failed call of a function, watcher or reconciler is repeated. Default:
+            after about 5, 10, 20, … seconds, and then every 600 seconds, without an end; of a
+            reconciler as :class:`ControllerOptions` say. A call that the policy gives up is made
+            again when the object changes or the operator restarts; timers go on at their interval.
         time_limit: seconds that a call of a function may take, unless the function has a limit of
             its own; default 300, None: no limit. At the limit an ``async def`` is cancelled, and
             the stop signal (``current_stop()``) of a plain function is set. A function that goes on
@@ -307,7 +307,7 @@ class App:
             tuple(check_operator_name(each, "previous_watchers: name") for each in watchers)
         )
         self._options = _manager_options(
-            name, previous_names, namespaces, leader_election, workers, options
+            name, previous_names, namespaces, leader_election, workers, retry_policy, options
         )
         self._declared = Declarations()
         self._is_in_use = False
@@ -685,7 +685,8 @@ class App:
                 such as ``field("spec.size").changed | labels("app=web")``, or functions of an
                 event.
             name: the controller's name, for a second reconciler of a kind; default: the kind.
-            options: options of the controller.
+            options: options of the controller. Those that are None, ``retry`` among them, are the
+                App's.
 
         Raises:
             TypeError: an argument has the wrong type, or the decorated object is not a reconciler.
@@ -1650,6 +1651,7 @@ def _manager_options(
     namespaces: NamespaceSelection | None,
     leader_election: bool | LeaderElection,
     workers: int,
+    retry_policy: RetryPolicy | None,
     options: AppOptionsDict,
 ) -> ManagerOptions:
     election: Any = leader_election
@@ -1667,7 +1669,7 @@ def _manager_options(
     client = options.get("client") or ClientSetup()
     if client.field_owner is None:
         client = attrs.evolve(client, field_owner=name)
-    controllers = ControllerOptions(max_concurrent_reconciles=workers)
+    controllers = ControllerOptions(max_concurrent_reconciles=workers, retry=retry_policy)
     if (own := options.get("controller_options")) is not None:
         controllers = own.over(controllers)
     given: dict[str, Any] = {
