@@ -280,7 +280,7 @@ class KindFunctions:
             if function.cause == "update"
         )
         self._has_one_update = len(self._updates) == 1
-        self._steady_finalizers = (self._lifecycle.finalizer,)
+        self._steady_finalizers: tuple[str, ...] = ()
         self._may_settle = not (self._has_backgrounds or records is not None)
         self._newest_of = newest_of
         self._pauses = 0
@@ -431,6 +431,8 @@ class KindFunctions:
             return False  # from before what a pass has seen, in the answer to a write
         if not self._is_steady(new) and self._is_newly_protected(known, old, new):
             return True  # the finalizer is due, before a deletion can come
+        if state.is_new_concern(new):
+            return True  # a delete has to know of this state, even if the next one does not match
         if self._has_backgrounds and self.backgrounds.wants_to_see(
             new, may_run=self._may_run(new), may_begin=known.state.is_complete
         ):
@@ -545,6 +547,8 @@ class KindFunctions:
     def _settle(self, known: _Known) -> None:
         state, obj = known.state, known.state.present
         known.foreseen, known.until = None, state.look_at()
+        # Not in __init__: the operator's name, which is in it, comes with the run.
+        self._steady_finalizers = (self._lifecycle.finalizer,)
         known.is_settled = (
             self._may_settle
             and known.pauses == self._pauses

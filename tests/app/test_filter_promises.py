@@ -198,3 +198,23 @@ def test_after_a_restart_an_object_that_no_filter_matches_is_cleaned_up(
 ) -> None:
     wheres = [RED, RED & red_and_small]
     assert left_after(wheres, [*LEAVES, ("wait", 1.0), fault]) == []
+
+
+def test_an_object_that_matches_for_a_while_between_two_calls_is_cleaned_up() -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_add(THING)(lambda thing: calls.append("add"))
+    app.on_update(THING)(lambda old, new: calls.append("update"))
+    app.on_delete(THING, where=RED)(lambda thing: calls.append("delete"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, labels={"color": "blue"})
+        world.run(1)
+        world.patch("a", {"spec": {"a": 2}})
+        world.run(1)
+        # The finalizer is there, and neither change makes a call due.
+        for color in ("red", "blue"):
+            world.patch("a", {"metadata": {"labels": {"color": color}}})
+            world.run(1)
+        world.delete("a")
+        world.run(60)
+        assert not world.objects()
+    assert calls == ["add", "update", "delete"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator.app import App, each
+from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Kind, Object, field, labels
 from appsdk_operator.runtime import (
@@ -476,6 +477,30 @@ def test_what_is_not_usual_is_looked_at(app: App, reason: str) -> None:
             Kind(group=THING.group, version=THING.version, kind=THING.kind), new.to_dict()
         )
     assert functions.steady(Event(ResourceAction.UPDATE, new, obj)) is None
+
+
+def test_objects_with_the_finalizer_of_an_app_are_steady(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.on_add(THING)(lambda obj: None)
+    app.on_update(THING)(lambda old, new: None)
+    found = list[Any]()
+    steady = KindFunctions.steady
+
+    def noted(functions: KindFunctions, event: Event) -> Any:
+        found.append(steady(functions, event))
+        return found[-1]
+
+    monkeypatch.setattr(KindFunctions, "steady", noted)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        found.clear()
+        for value in (2, 3, 4):
+            world.replace("a", {"a": value})
+            world.run(1)
+    assert len(found) == 3
+    assert all(found[1:]), "the first one settles it"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
