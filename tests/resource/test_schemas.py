@@ -337,6 +337,7 @@ def test_the_rest_of_a_version_is_options() -> None:
         (lambda: PrinterColumn("Size", ".spec.size", type="int"), "use one of integer"),
         (lambda: Rule(" "), "give an expression"),
         (lambda: Rule("true", reason="Bad"), "use one of FieldValueInvalid"),
+        (lambda: Rule("true", reason="Invalid"), "use one of FieldValueInvalid"),
         (ListType.MAP, "the field that identifies an item"),
         (
             lambda: custom_resource_definition(Versions(kind_of(Free)), deprecated=True),  # type: ignore[call-overload]

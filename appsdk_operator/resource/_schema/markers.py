@@ -217,12 +217,10 @@ class Rule(Marker):
     def __attrs_post_init__(self) -> None:
         if not str(self.rule or "").strip():
             raise ValueError(f"Rule({self.rule!r}): give an expression, 'self.max >= self.min'")
-        reasons = ("Invalid", "Forbidden", "Required", "Duplicate")
-        if self.reason and self.reason.removeprefix("FieldValue") not in reasons:
-            raise ValueError(
-                f"reason={self.reason!r}: use one of "
-                f"{', '.join(f'FieldValue{name}' for name in reasons)}"
-            )
+        names = ("Invalid", "Forbidden", "Required", "Duplicate")
+        reasons = [f"FieldValue{name}" for name in names]
+        if self.reason and self.reason not in reasons:
+            raise ValueError(f"reason={self.reason!r}: use one of {', '.join(reasons)}")
 
     def expressions(self) -> list[str]:
         """Its expressions on ``self``: the rule, the expression of its message, and its field."""
