@@ -237,10 +237,16 @@ def test_objects_that_change_or_vanish_meanwhile_are_no_failure(stored: Stored) 
     assert sizes == {"w-01": 101, "w-02": 102, "w-03": 3, "w-04": 4}
 
 
+@pytest.mark.parametrize(
+    ("broken", "problem", "remedy"),
+    [
+        ({"w-01", "w-03"}, "2 objects of widgets.", "fix or delete them"),
+        ({"w-01"}, "1 object of widgets.", "fix or delete it and"),
+    ],
+)
 def test_an_object_that_cannot_be_rewritten_is_named_and_nothing_is_trimmed(
-    stored: Stored,
+    stored: Stored, broken: set[str], problem: str, remedy: str
 ) -> None:
-    broken = {"w-01", "w-03"}
 
     def patch(inner: ClientLike, kind: Kind, name: str, *args: Any, **options: Any) -> Any:
         if name in broken:
@@ -252,11 +258,12 @@ def test_an_object_that_cannot_be_rewritten_is_named_and_nothing_is_trimmed(
     with pytest.raises(MigrationError) as caught:
         stored.migrate(client, page_size=1)
     text = str(caught.value)
-    assert text.startswith(f"2 objects of widgets.{stored.widgets.group} could not be rewritten")
+    assert text.startswith(f"{problem}{stored.widgets.group} could not be rewritten")
+    assert remedy in text
     assert "default/w-01: 403 Forbidden: no such luck" in text
     assert "v1alpha1, v1 stay in status.storedVersions" in text
-    assert caught.value.progress.visited == 3
-    assert len(caught.value.progress.failed) == 2
+    assert caught.value.progress.visited == 5 - len(broken)
+    assert len(caught.value.progress.failed) == len(broken)
     assert stored.versions == ["v1alpha1", "v1"]
     broken.clear()
     assert stored.migrate(client, page_size=1).is_complete, "from before the first that failed"

@@ -209,9 +209,10 @@ class _Migration:
                 return self._report(crd)
             if self.failures:
                 raise MigrationError(
-                    f"{self.failures} objects of {self.name} could not be rewritten in version "
-                    f"{crd.storage}, so {', '.join(crd.stored)} stay in status.storedVersions: "
-                    f"fix or delete them and call again. {'; '.join(self.failed)}",
+                    f"{self.failures} object{'s' * (self.failures > 1)} of {self.name} could not "
+                    f"be rewritten in version {crd.storage}, so {', '.join(crd.stored)} stay in "
+                    f"status.storedVersions: fix or delete {'them' if self.failures > 1 else 'it'} "
+                    f"and call again. {'; '.join(self.failed)}",
                     self._report(crd),
                 )
             if self._trim(crd):
