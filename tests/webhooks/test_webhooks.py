@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import json
 from typing import Any
 
@@ -45,6 +47,25 @@ def test_a_request_is_answered_by_the_webhook_of_its_path() -> None:
     assert webhooks.paths == ("/a", "/b")
     assert isinstance(webhooks.get("/a"), Admission)
     assert webhooks.get("/c") is None
+
+
+def test_a_webhook_may_be_a_coroutine_function() -> None:
+    async def answer(request: HTTPRequest) -> HTTPResponse:
+        await asyncio.sleep(0)
+        return HTTPResponse(body=request.body)
+
+    async def fail(request: HTTPRequest) -> HTTPResponse:
+        raise KeyError(request.path)
+
+    webhooks, body = Webhooks(metrics=Metrics()), review()
+    webhooks.add("/a", answer)
+    webhooks.add("/b", fail)
+    webhooks.add("/c", functools.partial(answer))
+    for path in ("/a", "/c"):
+        assert webhooks.answer(post(body, path=path)).body == post(body).body
+    assert webhooks.answer(post(body, path="/b")).status == 500
+    webhooks.add("/d", lambda request: asyncio.sleep(0, 7))  # type: ignore[arg-type]
+    assert webhooks.answer(post(body, path="/d")).status == 500
 
 
 def test_a_path_has_one_webhook() -> None:
@@ -109,7 +130,7 @@ def test_a_webhook_that_raises_is_answered_with_a_bare_500(error: BaseException)
     metrics = Metrics()
     webhooks = Webhooks(metrics=metrics)
     webhooks.add("/a", broken)
-    webhooks.add("/b", lambda request: b"text")  # type: ignore[arg-type, return-value]
+    webhooks.add("/b", lambda request: b"text")  # type: ignore[arg-type]
     for path in ("/a", "/b"):
         found = webhooks.answer(post(review(), path=path))
         assert (found.status, found.body) == (500, f"500 the webhook at {path} failed\n".encode())

@@ -24,7 +24,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.serving import (
     Certificates,
-    HTTPHandler,
     HTTPLimits,
     HTTPRequest,
     HTTPResponse,
@@ -40,7 +39,7 @@ from appsdk_operator.webhooks._server.options import (
     default_delay,
     default_tls,
 )
-from appsdk_operator.webhooks._server.webhooks import Webhooks
+from appsdk_operator.webhooks._server.webhooks import WebhookHandler, Webhooks
 
 _log: Final = get_logger("appsdk_operator.webhooks")
 _DIAL_SECONDS: Final = 10.0
@@ -188,7 +187,7 @@ class WebhookServer:
         """Its conversions, see :attr:`Webhooks.conversions`."""
         return self._webhooks.conversions
 
-    def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
+    def add(self, path: str, webhook: WebhookHandler, *, rule: WebhookRule | None = None) -> None:
         """Serve ``path`` with ``webhook`` from now on; see :meth:`Webhooks.add`."""
         self._webhooks.add(path, webhook, rule=rule)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol, TypeAlias, final
 
 from appsdk_operator.runtime import (
     ActivityObserver,
@@ -20,6 +20,7 @@ from appsdk_operator.runtime import (
     observed_call,
     present_clock,
     present_metrics,
+    settle,
     validation,
 )
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
@@ -60,12 +61,16 @@ class WebhookHost(Protocol):
         ...
 
 
+WebhookHandler: TypeAlias = HTTPHandler | Callable[[HTTPRequest], Awaitable[HTTPResponse]]
+"""What answers requests for one path."""
+
+
 class _Entry:
     """One path: its webhook and the numbers of its requests."""
 
     __slots__ = ("codes", "in_flight", "latency", "lock", "path", "rule", "webhook")
 
-    def __init__(self, path: str, webhook: HTTPHandler, rule: WebhookRule | None) -> None:
+    def __init__(self, path: str, webhook: WebhookHandler, rule: WebhookRule | None) -> None:
         self.path = path
         self.webhook = webhook
         self.rule = rule
@@ -131,14 +136,15 @@ class Webhooks:
         """
         return self._observers.add(observer)
 
-    def add(self, path: str, webhook: HTTPHandler, *, rule: WebhookRule | None = None) -> None:
+    def add(self, path: str, webhook: WebhookHandler, *, rule: WebhookRule | None = None) -> None:
         """Serve ``path`` with ``webhook`` from now on.
 
         Args:
             path: begins with a slash.
             webhook: an :class:`Admission`, :class:`ConversionWebhook`, :class:`TokenReviewWebhook`,
-                or any function from an ``HTTPRequest`` to an ``HTTPResponse``; called from several
-                threads at once. An attribute ``max_body_bytes`` limits its requests; default 1 MiB.
+                or any function from an ``HTTPRequest`` to an ``HTTPResponse``, which may be ``async
+                def``; called from several threads at once. An attribute ``max_body_bytes`` limits
+                its requests; default 1 MiB.
             rule: the requests that the API server sends there; ``webhook_configurations`` makes
                 configurations from the rules.
 
@@ -169,7 +175,7 @@ class Webhooks:
             self._entries = {**self._entries, path: _Entry(path, webhook, rule)}
         _log.debug("%r answers at %s", webhook, path)
 
-    def get(self, path: str) -> HTTPHandler | None:
+    def get(self, path: str) -> WebhookHandler | None:
         """The webhook at ``path``; None if there is none."""
         entry = self._entries.get(path)
         return None if entry is None else entry.webhook
@@ -238,7 +244,9 @@ class Webhooks:
         began = self._monotonic()
         code = "500"
         try:
-            response = entry.webhook(request)
+            response: Any = entry.webhook(request)
+            if not isinstance(response, HTTPResponse):
+                response = settle(response)
             if not isinstance(response, HTTPResponse):
                 raise TypeError(f"the webhook at {entry.path} returned no HTTPResponse")
             code = str(getattr(response, "counted_as", response.status))
