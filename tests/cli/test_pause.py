@@ -73,6 +73,7 @@ def test_an_operator_without_a_lease_is_not_found(
     said = capsys.readouterr().err
     assert f"there is no Lease other in namespace {NAME}" in said
     assert "leader_election=True" in said
+    assert "--replace" not in said
 
 
 @pytest.mark.parametrize(

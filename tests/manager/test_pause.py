@@ -164,8 +164,9 @@ def test_a_pause_of_somebody_else_is_replaced_only_when_asked_to(client: Client)
     make_lease(client)
     first = ask(client)
     assert pause_of(lease(client).annotations) == first
-    with pytest.raises(NotPausedError, match="mapper is paused by ann until"):
+    with pytest.raises(NotPausedError, match="mapper is paused by ann until") as caught:
         ask(client, "bob")
+    assert caught.value.present == first
     assert pause_of(lease(client).annotations) == first
     assert ask(client, seconds=90).until > first.until
     assert ask(client, "bob", replace=True).by == "bob"
@@ -209,8 +210,9 @@ def test_two_who_ask_at_once_do_not_both_believe_that_it_is_theirs(client: Clien
 
 def test_without_a_lease_the_error_says_what_an_operator_is_paused_by(client: Client) -> None:
     for request in (lambda: ask(client), lambda: resume(client)):
-        with pytest.raises(NotPausedError, match="no Lease mapper in namespace default"):
+        with pytest.raises(NotPausedError, match="no Lease mapper in namespace default") as caught:
             request()
+        assert caught.value.present is None
 
 
 @pytest.mark.parametrize("seconds", [0.5, -1.0, 1e9])

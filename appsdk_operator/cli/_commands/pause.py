@@ -78,7 +78,7 @@ def command(
             )
             problem = why_nobody_sees(client, name, namespace=namespace or name)
     except NotPausedError as error:
-        hint = "" if "replace that" not in str(error) else " (--replace)"
+        hint = "" if error.present is None else " (--replace)"
         raise click.ClickException(f"{error}{hint}") from error
     except (ClientError, TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error

@@ -38,6 +38,11 @@ class LeasePatcher(Protocol):
 class NotPausedError(RuntimeError):
     """The operator was not asked to pause; the text says why."""
 
+    def __init__(self, text: str, *, present: Pause | None = None) -> None:
+        super().__init__(text)
+        self.present = present
+        """The pause of somebody else that ``replace`` would replace; None: there is none."""
+
 
 def pause_operator(
     client: LeasePatcher,
@@ -84,7 +89,8 @@ def pause_operator(
         present = _present(lease, now)
         if present is not None and present.by != by and not replace:
             raise NotPausedError(
-                f"{name} is {present}; replace that pause only after you have asked them"
+                f"{name} is {present}; replace that pause only after you have asked them",
+                present=present,
             )
         until = now + dt.timedelta(seconds=seconds)
         pause = Pause(until.replace(microsecond=0), by=by, reason=reason)
