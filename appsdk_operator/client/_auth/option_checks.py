@@ -93,7 +93,8 @@ def _url(value: str, option: str) -> Any:
     is_plain = option == "server" and not any(c in value for c in "@?#")
     given = f", not {value!r}" if is_plain else ""
     problem = ConfigError(f"{option} must be 'http://host:port' or 'https://host:port'{given}")
-    if not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
+    # Of what can be printed in ASCII, the space alone is white.
+    if not (value.isascii() and value.isprintable()) or " " in value:
         raise problem
     try:
         parts = urlsplit(value)

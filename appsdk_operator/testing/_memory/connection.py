@@ -42,8 +42,13 @@ class Host(Protocol):
     """The server of a connection: runs the frontend, and the waits for its answers."""
 
     @property
+    def lock(self) -> threading.RLock:
+        """The lock of all exchanges."""
+        ...
+
+    @property
     def changed(self) -> threading.Condition:
-        """The lock of all exchanges; notified when there is more to read."""
+        """The condition of that lock, notified when there is more to read."""
         ...
 
     @property
@@ -57,19 +62,19 @@ class Host(Protocol):
         ...
 
     def begin(self, exchange: MemoryExchange) -> None:
-        """Begin to handle a request; ``changed`` is held."""
+        """Begin to handle a request; the lock is held."""
         ...
 
     def cancel(self, exchange: MemoryExchange) -> None:
-        """Cancel a request whose client has gone; ``changed`` is held."""
+        """Cancel a request whose client has gone; the lock is held."""
         ...
 
     def turn(self) -> float | None:
-        """Run what is due, and return the time of the next timer. ``changed`` is held."""
+        """Run what is due, and return the time of the next timer. The lock is held."""
         ...
 
     def send_bookmarks(self) -> None:
-        """Send a bookmark to each watch. ``changed`` is held."""
+        """Send a bookmark to each watch. The lock is held."""
         ...
 
 
@@ -123,7 +128,7 @@ class MemoryExchange:
 
     def finish(self, task: asyncio.Task[web.StreamResponse]) -> None:
         """Complete the answer; called when the task has ended."""
-        with self.host.changed:
+        with self.host.lock:
             self.is_done = True
             # With the task goes what it has made, the frames of a cancelled one included: in a
             # reference cycle they would be left to the garbage collector.
@@ -143,7 +148,7 @@ class MemoryExchange:
 
     def begin_answer(self, status: int, headers: CIMultiDict[str]) -> None:
         """Receive status and headers of the answer."""
-        with self.host.changed:
+        with self.host.lock:
             self.status = status
             self.headers = list(headers.items())
             self.has_head = True
@@ -152,13 +157,13 @@ class MemoryExchange:
     def push(self, data: bytes) -> None:
         """Receive a part of the body."""
         if data:
-            with self.host.changed:
+            with self.host.lock:
                 self.buffer += data
                 self.host.changed.notify_all()
 
     def abort(self) -> None:
         """Cut the connection, from either side."""
-        with self.host.changed:
+        with self.host.lock:
             self.is_broken = True
             self.host.cancel(self)
             self.host.changed.notify_all()
@@ -268,7 +273,7 @@ class MemoryConnection:
         exchange = MemoryExchange(host, method, target, headers, body or b"")
         if self._observer is not None:
             self._observer.before(method, target, body or b"")
-        with host.changed:
+        with host.lock:
             if self.aborted:
                 raise ConnectionLost("the connection was cut")
             self._exchange = exchange
@@ -291,7 +296,7 @@ class MemoryConnection:
         """
         exchange, host = self._exchange, self._host
         assert exchange is not None
-        with host.changed:
+        with host.lock:
             if not (exchange.is_done or self._has_more(exchange)):
                 return b""
             data = bytes(exchange.buffer[:limit])
@@ -350,7 +355,7 @@ class MemoryConnection:
 
     def abort(self) -> None:
         """Cut the connection, from any thread."""
-        with self._host.changed:
+        with self._host.lock:
             self.aborted = True
             if self._exchange is not None and not self._exchange.is_done:
                 self._exchange.abort()

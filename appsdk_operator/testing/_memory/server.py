@@ -29,7 +29,8 @@ class _MemoryServerBase:
 
         self.clock = clock
         self.ends_idle_watches = ends_idle_watches
-        self.changed: threading.Condition = threading.Condition(threading.RLock())
+        self.lock = threading.RLock()
+        self.changed: threading.Condition = threading.Condition(self.lock)
         self.config: ClientConfig = ClientConfig(
             server="http://memory", connector=lambda: MemoryConnection(self), token=token
         )
@@ -49,7 +50,7 @@ class _MemoryServerBase:
 
     def cut_connections(self) -> None:
         """Cut the requests in progress, watches included, as a network failure does."""
-        with self.changed:
+        with self.lock:
             for exchange in list(self._open):
                 exchange.abort()
 
@@ -73,7 +74,7 @@ class _MemoryServerBase:
     def _start(
         self, exchange: MemoryExchange, frontend: Frontend, loop: asyncio.AbstractEventLoop
     ) -> None:
-        with self.changed:
+        with self.lock:
             if exchange.is_broken:  # its client has gone already
                 exchange.is_done = True
                 return
@@ -142,7 +143,7 @@ class MemoryServer(_MemoryServerBase):
 
     def objects(self, kind: Kind) -> list[dict[str, Any]]:
         """The stored objects of a kind, ordered by namespace and name."""
-        with self.changed:
+        with self.lock:
             return self.api.objects(kind)
 
     def turn(self) -> float | None:
@@ -153,14 +154,14 @@ class MemoryServer(_MemoryServerBase):
         Returns:
             The clock's time of the next timer, None if there is no timer.
         """
-        with self.changed:
+        with self.lock:
             self._loop.run_due()
             return self._loop.next_deadline
 
     def close(self) -> None:
         """End all requests in progress. A second call does nothing."""
         self.cut_connections()
-        with self.changed:
+        with self.lock:
             self._loop.close()
 
     def __enter__(self) -> Self:
