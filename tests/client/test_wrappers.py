@@ -17,6 +17,7 @@ from appsdk_operator.client import (
     Reader,
     SubresourceLike,
     Writer,
+    live_reader,
 )
 from appsdk_operator.resource import Kind, MutableObject
 from tests.client.conftest import CHUNKED, GADGET, WIDGET, answer, page, widget
@@ -389,3 +390,23 @@ def test_what_a_wrapper_cannot_wrap_is_refused_with_the_remedy(connect, make, te
     client = connect("http://127.0.0.1:1")
     with pytest.raises(TypeError, match=text):
         make(client)
+
+
+def test_the_live_reader_behind_wrappers_has_their_namespace(serve, connect):
+    server = serve(answer(widget()))
+    live = connect(server)
+
+    class Cached(ClientWrapper):
+        """A client that reads from a cache."""
+
+        def __init__(self):
+            super().__init__(InterceptedClient(live, Hooks(get=lambda *_, **__: 1 / 0)))
+            self.live = live
+
+    reader = live_reader(FieldOwnerClient(NamespacedClient(DryRunClient(Cached()), "x"), "owner"))
+    reader.get(WIDGET, "a")
+    assert "/namespaces/x/" in server.requests[0].target
+    with pytest.raises(ValueError, match="does not match the namespace x on the client"):
+        reader.get(WIDGET, "a", namespace="y")
+    assert live_reader(Cached()) is live
+    assert live_reader(live) is live

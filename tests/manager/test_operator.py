@@ -119,6 +119,16 @@ def test_a_controller_that_does_not_stop_is_named(run):
     assert str(raised) == "still running 0.05 s after the stop: operator/0-stuck"
 
 
+def test_the_time_for_the_stop_is_that_of_the_machine(run):
+    go_on = threading.Event()
+    stuck = Scripted("stuck", at_stop=lambda: go_on.wait(10))
+    running = run(stuck, stop_timeout=0.05, clock=ManualClock())
+    assert stuck.is_running.wait(10)
+    (raised,) = running.end()
+    go_on.set()
+    assert isinstance(raised, StillRunning)
+
+
 def test_an_error_and_a_stuck_controller_are_both_told(run):
     go_on = threading.Event()
     stuck = Scripted("stuck", at_stop=lambda: go_on.wait(10))
@@ -386,6 +396,22 @@ def test_an_error_handler_that_fails_stops_all_and_is_raised_along(
 def test_when_all_have_failed_and_it_goes_on_the_run_is_over(run: Callable[..., Run]) -> None:
     bad = [Scripted(str(number), ValueError("no"), ends_by_itself=True) for number in range(2)]
     assert run(*bad, on_error=lambda controller, error: True).join() == []
+
+
+def test_what_a_controller_left_behind_is_named_at_the_end(run: Callable[..., Run]) -> None:
+    threads = ["worker/0"]
+    error = StillRunning("still running", running=lambda: threads)
+    bad, good = Scripted("bad", error, ends_by_itself=True), Scripted("good")
+    asked = threading.Event()
+    running = run(bad, good, on_error=lambda *_: asked.set() or True)
+    assert asked.wait(10)
+    assert good.is_running.wait(10)
+    [raised] = running.end()
+    assert str(raised) == "still running 60 s after the stop: worker/0"
+    assert isinstance(raised, StillRunning)
+    assert raised.running() == ["worker/0"]
+    threads.clear()
+    assert raised.running() == []
 
 
 def test_an_error_handler_is_not_asked_once_the_operator_stops(run: Callable[..., Run]) -> None:

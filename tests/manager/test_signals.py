@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from appsdk_operator.manager import RunnableGroup
+from appsdk_operator.manager._core.groups import Group
+from appsdk_operator.manager._core.runnable import Placement, RunnableFunction
 from appsdk_operator.manager._core.signals import longest_wait, wait_until_set
 from appsdk_operator.runtime import ManualClock, RealClock, StopSignal
 
@@ -18,6 +21,7 @@ PROGRAM = """
 import signal, sys, threading
 from appsdk_operator.manager import Operator
 
+{before}
 # A shell's background jobs ignore SIGINT, and these tests may run in one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -43,8 +47,9 @@ print("ended", flush=True)
 class Process:
     """An operator's process and its output, line by line."""
 
-    def __init__(self, *, at_stop: str, handle_signals: bool) -> None:
-        text = textwrap.dedent(PROGRAM).format(at_stop=at_stop, handle_signals=handle_signals)
+    def __init__(self, *, before: str, at_stop: str, handle_signals: bool) -> None:
+        options = {"before": before, "at_stop": at_stop, "handle_signals": handle_signals}
+        text = textwrap.dedent(PROGRAM).format(**options)
         self.process = subprocess.Popen(
             [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -65,8 +70,8 @@ class Process:
 def start() -> Iterator[Callable[..., Process]]:
     started: list[Process] = []
 
-    def make(*, at_stop: str = "pass", handle_signals: bool = True) -> Process:
-        started.append(Process(at_stop=at_stop, handle_signals=handle_signals))
+    def make(*, before: str = "", at_stop: str = "pass", handle_signals: bool = True) -> Process:
+        started.append(Process(before=before, at_stop=at_stop, handle_signals=handle_signals))
         assert started[-1].line() == "running"
         return started[-1]
 
@@ -112,6 +117,14 @@ def test_ctrl_c_without_being_asked_stops_the_controllers_and_goes_on(start):
     assert "KeyboardInterrupt" in errors
 
 
+def test_the_log_says_which_signal_stops_it(start):
+    process = start(before="import logging; logging.basicConfig(level='INFO')")
+    process.send(signal.SIGTERM)
+    status, errors = process.end()
+    assert status == 0
+    assert "the operator is stopping: SIGTERM; calls that run have 60 s to end" in errors
+
+
 class RecordingClock(RealClock):  # type: ignore[misc]
     """A clock that notes the limit of each wait, and ends the second one's cause."""
 
@@ -143,3 +156,16 @@ def test_the_main_thread_waits_in_slices_so_that_no_signal_is_missed(is_main, li
 def test_a_manual_clock_gets_no_deadline_from_a_wait_of_the_main_thread():
     assert longest_wait(RealClock()) == 0.5
     assert longest_wait(ManualClock()) is None
+
+
+def test_the_wait_for_the_end_of_a_group_is_sliced_too():
+    hurry = StopSignal()
+    clock, go_on = RecordingClock(hurry), threading.Event()
+    group = Group("others", on_failure=lambda *_: None, clock=clock)
+    runnable = RunnableFunction(lambda stop: go_on.wait(10))
+    group.add(runnable, Placement(group=RunnableGroup.OTHERS, run=runnable.run))
+    group.launch()
+    assert group.wait_ended(hurry=hurry) == [runnable.name]
+    assert clock.limits == [0.5, 0.5]
+    go_on.set()
+    group.join(10)
