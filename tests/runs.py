@@ -1,4 +1,4 @@
-"""What has a method ``run(stop)``, run in a thread of its own."""
+"""What has a method ``run(stop)``, or is a function of the signal, run in a thread of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Run:
 
     def _run(self) -> None:
         try:
-            self.part.run(self.stop)
+            getattr(self.part, "run", self.part)(self.stop)
         except BaseException as error:
             self.raised.append(error)
 

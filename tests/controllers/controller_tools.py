@@ -17,6 +17,7 @@ from appsdk_operator.controllers import (
     reconcile_context,
 )
 from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal
+from tests.runs import Run
 
 PATIENCE = 10.0
 """Seconds that a test waits for another thread before it fails."""
@@ -125,7 +126,7 @@ class Rig:
         )
         self.raised: list[BaseException] = []
         self.stop_signal = StopSignal()
-        self.threads: list[threading.Thread] = []
+        self.runs: list[Run] = []
 
     # By hand.
 
@@ -159,24 +160,13 @@ class Rig:
 
     def start(self, call: Callable[[StopSignal], None] | None = None) -> Rig:
         """Run the controller, or ``call`` something of it, in a thread."""
-        target = self.controller.run if call is None else call
-
-        def run() -> None:
-            try:
-                target(self.stop_signal)
-            except BaseException as error:
-                self.raised.append(error)
-
-        thread = threading.Thread(target=run, name="rig")
-        self.threads.append(thread)
-        thread.start()
+        self.runs.append(Run(call or self.controller, self.stop_signal, self.raised).start())
         return self
 
     def join(self) -> list[BaseException]:
         """Wait for all runs to end by themselves; what they raised."""
-        for thread in self.threads:
-            thread.join(PATIENCE)
-            assert not thread.is_alive(), "the controller does not end"
+        for run in self.runs:
+            run.join()
         return self.raised
 
     def stop(self) -> list[BaseException]:

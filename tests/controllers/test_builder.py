@@ -26,6 +26,7 @@ from appsdk_operator.resource import MutableObject, field, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, system_clock
 from appsdk_operator.testing import APIServer
 from tests.controllers.event_tools import RecordingQueue
+from tests.runs import Run
 from tests.simulations import no_client
 
 CONFIG_MAP, SECRET, POD = kinds.core.v1.ConfigMap, kinds.core.v1.Secret, kinds.core.v1.Pod
@@ -264,7 +265,7 @@ class World:
         self.client = Client(ClientConfig(server=self.server.url))
         self.host = Host(self.client)
         self.stop = StopSignal()
-        self.threads: list[threading.Thread] = []
+        self.runs: list[Run] = []
         self.raised: list[BaseException] = []
         self.changed = threading.Condition()
         self.seen: list[str] = []
@@ -290,18 +291,9 @@ class World:
         return self.client.create(obj)
 
     def start(self, *controllers: Any) -> None:
-        cache = () if self.threads else (self.host.cache,)
+        cache = () if self.runs else (self.host.cache,)
         for runnable in (*cache, *controllers):
-
-            def run(runnable: Any = runnable) -> None:
-                try:
-                    runnable.run(self.stop)
-                except BaseException as error:
-                    self.raised.append(error)
-
-            thread = threading.Thread(target=run)
-            self.threads.append(thread)
-            thread.start()
+            self.runs.append(Run(runnable, self.stop, self.raised).start())
         for controller in controllers:
             with self.changed:
                 synced = threading.Event()
@@ -310,8 +302,8 @@ class World:
 
     def close(self) -> None:
         self.stop.set()
-        for thread in self.threads:
-            thread.join(20)
+        for run in self.runs:
+            run.join()
         self.client.close()
         self.server.__exit__(None, None, None)
 

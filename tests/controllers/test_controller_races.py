@@ -129,8 +129,8 @@ def test_close_waits_for_the_stand_by_that_is_ending_already() -> None:
     assert source.join_gate.entered.wait(PATIENCE)
     rig.start(lambda _: rig.controller.close())
     # Longer than what coroutines get to be cancelled in.
-    rig.threads[-1].join(1.5)
-    assert rig.threads[-1].is_alive()
+    rig.runs[-1].thread.join(1.5)
+    assert rig.runs[-1].thread.is_alive()
     source.join_gate.open.set()
     assert rig.join() == []
     assert source.joins_of_started == 1
@@ -145,8 +145,8 @@ def test_a_stand_by_that_is_told_to_run_while_it_ends_returns_once_it_has_ended(
     rig.stop_signal.set()
     assert source.join_gate.entered.wait(PATIENCE)
     rig.start()
-    rig.threads[-1].join(0.3)
-    assert rig.threads[-1].is_alive()
+    rig.runs[-1].thread.join(0.3)
+    assert rig.runs[-1].thread.is_alive()
     source.join_gate.open.set()
     assert rig.join() == []
     assert rig.script.calls == []

@@ -111,8 +111,8 @@ def test_a_stop_waits_for_the_reconciles_that_run_and_begins_no_others() -> None
     running(rig, "a", "b")
     assert gate.entered.wait(PATIENCE)
     rig.stop_signal.set()
-    rig.threads[0].join(0.05)
-    assert rig.threads[0].is_alive()
+    rig.runs[0].thread.join(0.05)
+    assert rig.runs[0].thread.is_alive()
     gate.open.set()
     assert rig.join() == []
     assert ended.is_set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +36,7 @@ from appsdk_operator.serving import HTTPRequest
 from appsdk_operator.testing import APIServer
 from appsdk_operator.tracing import TraceFields, Tracing, _links
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Webhooks
+from tests.waiting import eventually
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -355,15 +356,6 @@ def running(manager: Manager) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    stop = StopSignal()
-    for _ in range(1000):
-        if condition():
-            return
-        stop.wait(0.01)
-    raise AssertionError("it did not come about in 10 s")
-
-
 def test_an_operators_traces_tell_what_led_to_what(spans):
     app = App("tracing-operator")
     tracer = trace.get_tracer("mine", tracer_provider=spans.provider)
@@ -396,7 +388,7 @@ def test_an_operators_traces_tell_what_led_to_what(spans):
         with running(manager):
             client.create(MutableObject.new(CONFIG_MAP, "origin", namespace="default"))
             assert finished.wait(20)
-            wait_for(lambda: len([s for s in spans.named("see") if of(s) == "copy"]) >= 2)
+            eventually(lambda: len([s for s in spans.named("see") if of(s) == "copy"]) >= 2)
 
     (call,) = [span for span in spans.named("copy") if of(span) == "origin"]
     own = spans.only("own")

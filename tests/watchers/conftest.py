@@ -12,6 +12,7 @@ from appsdk_operator.cache import Event, EventSource, ResourceAction
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.watchers import InformerController, WatcherCall
+from tests.runs import Run
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 CREATE, UPDATE, DELETE, RESYNC = (
@@ -117,7 +118,7 @@ class Rig:
         options.setdefault("clock", self.clock)
         self.controller = InformerController(**options)
         self.informer = self.add_informer()
-        self._threads: list[tuple[threading.Thread, StopSignal]] = []
+        self._runs: list[Run] = []
         self.raised: list[BaseException] = []
 
     def add_informer(self, kind: Kind | str = WIDGET) -> ScriptedInformer:
@@ -148,30 +149,19 @@ class Rig:
 
     def start(self) -> StopSignal:
         """Run the controller in a thread until the test ends, or the signal is set."""
-        stop = StopSignal()
+        self._runs.append(Run(self.controller, raised=self.raised).start())
+        return self._runs[-1].stop
 
-        def run() -> None:
-            try:
-                self.controller.run(stop)
-            except BaseException as error:
-                self.raised.append(error)
-
-        thread = threading.Thread(target=run, name="rig")
-        self._threads.append((thread, stop))
-        thread.start()
-        return stop
-
-    def join(self, timeout: float = 10.0) -> list[BaseException]:
+    def join(self) -> list[BaseException]:
         """Wait for the run to end by itself; what it raised."""
-        for thread, _ in self._threads:
-            thread.join(timeout)
-            assert not thread.is_alive(), "the controller does not end"
+        for run in self._runs:
+            run.join()
         return self.raised
 
     def stop(self) -> list[BaseException]:
         """Stop the run; what it raised."""
-        for _, stop in self._threads:
-            stop.set()
+        for run in self._runs:
+            run.stop.set()
         return self.join()
 
     def close(self) -> None:

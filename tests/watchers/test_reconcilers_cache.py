@@ -20,6 +20,7 @@ from appsdk_operator.watchers import (
     SimpleWatcher,
     never_retry,
 )
+from tests.runs import Run
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -54,7 +55,7 @@ class World:
         self.told: list[str] = []
         self.changed = threading.Condition()
         self.stop = StopSignal()
-        self.threads: list[threading.Thread] = []
+        self.runs: list[Run] = []
         self.raised: list[BaseException] = []
 
     def note(self, text: str) -> None:
@@ -77,21 +78,13 @@ class World:
         self.client.create(MutableObject.new(kind, name, namespace=namespace, data={}))
 
     def start(self, *runnables) -> None:
-        def run(runnable) -> None:
-            try:
-                runnable.run(self.stop)
-            except BaseException as error:
-                self.raised.append(error)
-
         for runnable in runnables:
-            thread = threading.Thread(target=run, args=(runnable,))
-            self.threads.append(thread)
-            thread.start()
+            self.runs.append(Run(runnable, self.stop, self.raised).start())
 
     def close(self) -> None:
         self.stop.set()
-        for thread in self.threads:
-            thread.join(20)
+        for run in self.runs:
+            run.join()
         self.controller.close()
         self.client.close()
         self.server.__exit__(None, None, None)
@@ -277,13 +270,10 @@ def test_a_wait_that_begins_while_a_cache_is_added_waits_for_it(world, is_refuse
     outcomes, add_event_handler = [], world.cache.add_event_handler
 
     def add_while_others_wait(*arguments, **options):
-        waiting = threading.Thread(
-            target=lambda: outcomes.append(world.controller.wait_for_sync(StopSignal()))
-        )
-        world.threads.append(waiting)
-        waiting.start()
+        waiting = Run(lambda stop: outcomes.append(world.controller.wait_for_sync(stop))).start()
+        world.runs.append(waiting)
         (binding,) = world.controller._bindings._bindings
-        while not binding._attached.waiting and waiting.is_alive():
+        while not binding._attached.waiting and waiting.thread.is_alive():
             threading.Event().wait(0.001)
         if is_refused:
             raise ZeroDivisionError
@@ -296,7 +286,7 @@ def test_a_wait_that_begins_while_a_cache_is_added_waits_for_it(world, is_refuse
     else:
         world.controller.add_cache(world.cache, CONFIG_MAP)
         world.start(world.cache)
-    world.threads[0].join(20)
+    world.runs[0].join()
     assert outcomes == [True]
 
 
