@@ -135,6 +135,8 @@ def move(world: World, what: str, value: Any) -> None:
                 world.client, ELECTION.id, namespace="default", seconds=600.0, reason="a", by="b"
             )
             world.run(value)
+            # Replicas see a pause within 4 s, and the slowest function ends after 20 s.
+            assert value < 30.0 or not RUNS[-1].living()
             resume_operator(world.client, ELECTION.id, namespace="default")
     RUNS[-1].check()
 

@@ -18,6 +18,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     callback_place,
     get_logger,
+    system_clock,
 )
 from appsdk_operator.runtime._threading import limited_calls
 from appsdk_operator.runtime._threading import threads as threads_module
@@ -48,6 +49,39 @@ def test_a_scrape_that_began_before_a_look_forgets_no_call_that_the_look_has_fou
     assert monitor.over_limit() == []
     (text,) = monitor.over_limit()
     assert "for widgets b" in text
+
+
+class NotedClock:
+    """The machine's clock, which shows that somebody waits."""
+
+    def __init__(self) -> None:
+        self.waited = threading.Event()
+
+    def monotonic(self) -> float:
+        return system_clock.monotonic()
+
+    def time(self) -> float:
+        return system_clock.time()
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        self.waited.set()
+        system_clock.wait(condition, timeout)
+
+
+def test_a_limit_that_is_named_while_the_monitor_waits_is_looked_at_in_time() -> None:
+    clock, stop, calls = NotedClock(), StopSignal(), list[RunningCall]()
+    monitor = CallMonitor("shop", lambda: calls, clock=clock)
+    thread = threading.Thread(target=monitor.watch, args=(stop,))
+    thread.start()
+    try:
+        assert clock.waited.wait(PATIENCE)  # for half a minute, as there is no limit
+        call = LimitedCall(clock.monotonic(), 0.05, parent=StopSignal(), clock=clock)
+        calls.append(RunningCall(threading.get_ident(), call.started, lambda: "widgets a", call))
+        monitor.name_limit(0.05)
+        assert call.stop.wait(PATIENCE)
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
 
 
 @pytest.fixture
