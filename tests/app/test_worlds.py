@@ -255,3 +255,10 @@ def test_two_reconcilers_of_a_kind_may_work_on_an_object_at_once() -> None:
         app.object_reconciler(BUCKET, name=name)(lambda _, name=name: look(name))
     check_operator(app, max_examples=5, seed=1)
     assert any(met)
+
+
+def test_an_app_with_a_filtered_add_and_a_timer_is_checked() -> None:
+    app = App("bucket-operator")
+    app.on_add(BUCKET, where=field("spec.size") == 1)(lambda bucket: None)
+    app.every(20, BUCKET)(lambda bucket: None)
+    check_operator(app, max_examples=2, seed=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import re
 import shlex
 import shutil
@@ -149,3 +150,22 @@ def test_the_command_line_that_the_pages_use_is_installed() -> None:
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "--kubeconfig" in text
     assert "--port" in text
+
+
+def test_the_page_of_the_app_has_an_example_of_each_declaration_and_option() -> None:
+    page = (ROOT / "docs/app.md").read_text(encoding="utf-8")
+    examples = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    table = page.partition("## What you can declare")[2].partition("\n## ")[0]
+    declarations = set(re.findall(r"\bapp\.(\w+)", table.partition("The App checks")[0]))
+    assert declarations >= {"on_add", "every", "convert", "task", "watch", "webhook"}
+    lacking = [
+        name for name in declarations if not re.search(rf"\b(app|other)\.{name}\b", examples)
+    ]
+    assert not lacking
+    options = re.findall(r"^\| `(\w+)=` \|", table, re.MULTILINE)
+    assert len(options) == 5
+    assert not [name for name in options if f" {name}=" not in examples.replace("(", " ")]
+    # Those of the App itself are on the page, with what they are for.
+    own = inspect.signature(app.App).parameters.values()
+    named = [each.name for each in own if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    assert not [name for name in named if not re.search(rf"\b{name}=", page)]

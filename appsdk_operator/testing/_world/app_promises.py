@@ -316,7 +316,7 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
             if entry.at < before.at + pause:
                 text = f"{entry.line}, {entry.at - before.at:g} s after the last call"
                 raise broken(text, entry.key)
-        if before is not None and not any(add.options.where for add in adds):
+        if before is not None and not any(add.options.where is not None for add in adds):
             _check_gap(world, before, entry, broken)
         previous[one] = entry
 
