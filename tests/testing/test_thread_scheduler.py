@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from _thread import allocate_lock
+from typing import Any
 
 import pytest
 
@@ -51,39 +52,61 @@ def test_a_thread_that_blocks_in_something_else_ends_with_its_next_wait(comes_ba
     assert not goes_on
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux says")
+LINUX = pytest.mark.skipif(
+    not hasattr(os, "sched_setscheduler"), reason="other systems choose processors themselves"
+)
+
+
+def placement() -> tuple[set[int], int]:
+    """The processors of this thread, and how it comes to run on them."""
+    return os.sched_getaffinity(0), os.sched_getscheduler(0)
+
+
+@LINUX
 def test_its_threads_share_a_processor_and_those_after_the_block_have_all_of_them() -> None:
-    before = os.sched_getaffinity(0)
-    used: list[set[int]] = []
+    before = placement()
+    used: list[tuple[set[int], int]] = []
     with ThreadScheduler(ManualClock()) as threads:
-        thread = threading.Thread(target=lambda: used.append(os.sched_getaffinity(0)))
-        thread.start()
+        threading.Thread(target=lambda: used.append(placement())).start()
         threads.run_ready()
-        used.append(os.sched_getaffinity(0))
-    assert used[0] == used[1] <= before
-    assert len(used[0]) == 1
-    assert os.sched_getaffinity(0) == before
+        used.append(placement())
+    assert used[0] == used[1]
+    processors, policy = used[0]
+    assert len(processors) == 1
+    assert processors <= before[0]
+    assert policy == (os.SCHED_BATCH if before[1] == os.SCHED_OTHER else before[1])
+    assert placement() == before
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux has it")
-@pytest.mark.parametrize("refused", ["at the start", "at the end"])
-def test_a_system_that_keeps_processors_to_itself_keeps_no_thread_from_running(
-    monkeypatch: pytest.MonkeyPatch, refused: str
+@LINUX
+@pytest.mark.parametrize("call", ["sched_setaffinity", "sched_setscheduler"])
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_system_that_refuses_to_place_threads_keeps_none_from_running(
+    monkeypatch: pytest.MonkeyPatch, call: str, allowed: int
 ) -> None:
-    before, ran = os.sched_getaffinity(0), []
+    before, ran = placement(), []
+    real, calls = getattr(os, call), []
 
-    def refuse(_pid: int, _processors: set[int]) -> None:
-        raise PermissionError(1, "not permitted")
+    def refuse(*arguments: object) -> None:
+        calls.append(arguments)
+        if len(calls) > allowed:
+            raise PermissionError(1, "not permitted")
+        real(*arguments)
 
     with monkeypatch.context() as patches:
-        if refused == "at the start":
-            patches.setattr(os, "sched_setaffinity", refuse)
+        patches.setattr(os, call, refuse)
         with ThreadScheduler(ManualClock()) as threads:
             threading.Thread(target=lambda: ran.append(1)).start()
             threads.run_ready()
-            patches.setattr(os, "sched_setaffinity", refuse)
-    os.sched_setaffinity(0, before)
     assert ran == [1]
+    assert len(calls) == allowed + 1
+    # The other one of both is as before, even if this one was refused at the end.
+    mine: dict[str, list[Any]] = {
+        "sched_setaffinity": [before[0]],
+        "sched_setscheduler": [before[1], os.sched_param(0)],
+    }
+    real(0, *mine[call])
+    assert placement() == before
 
 
 def test_a_system_without_processors_to_choose_keeps_no_thread_from_running(

@@ -6,9 +6,9 @@ events, joins) are patched: each switches to the next thread. A thread runs unti
 threads wait, the clock moves to the earliest deadline. A seed decides the order of the threads, so
 nothing depends on the machine.
 
-On Linux the threads share one processor. One that wakes another on a second processor pays for the
-interrupt, and the other one then waits for the interpreter's lock: a simulated hour of two replicas
-takes nearly twice the processor time.
+On Linux the threads share one processor, and none preempts another. One that wakes another on a
+second processor pays for the interrupt, and the other one then waits for the interpreter's lock: a
+simulated hour of two replicas takes nearly twice the processor time.
 
 The kit's own locks are not patched, but that of its Latch: no thread waits while it holds one, so
 none ever finds one held. Those of other code are: their holder may wait for an answer.
@@ -119,7 +119,7 @@ class ThreadScheduler:
         self._is_stuck = False
         """Whether the driver gave up to wait for the running thread, which may still go on."""
         self._abandoned: Fiber | None = None
-        self._processors: set[int] | None = None
+        self._processor = _one_processor()
 
     def __enter__(self) -> ThreadScheduler:
         if getattr(_here, "fiber", None) is not None:
@@ -130,7 +130,7 @@ class ThreadScheduler:
         _install(self)
         self.clock.runs_threads = True
         self._environment.__enter__()
-        self._processors = _stay_on_one_processor()
+        self._processor.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -147,9 +147,7 @@ class ThreadScheduler:
                     self.run_ready()
         finally:
             _here.fiber = None
-            if self._processors is not None:
-                with contextlib.suppress(OSError):  # of a container whose processors were changed
-                    os.sched_setaffinity(0, self._processors)
+            self._processor.__exit__(None, None, None)
             self._environment.__exit__()
             self.clock.runs_threads = False
             _uninstall(self)
@@ -314,20 +312,29 @@ class ThreadScheduler:
                 self.clock.wait(target.done, left)
 
 
-def _stay_on_one_processor() -> set[int] | None:
-    """Keep this thread, and those that it starts, on the processor on which it runs.
+@contextlib.contextmanager
+def _one_processor() -> Iterator[None]:
+    """Keep this thread, and those that it starts in the block, on the processor on which it runs.
 
-    Returns:
-        The processors on which it might run before; None where nothing was changed.
+    A thread that is woken waits there until the one that woke it waits itself. Does nothing on
+    another system than Linux, and where a sandbox refuses.
     """
-    try:
-        before = os.sched_getaffinity(0)
+    undo = contextlib.ExitStack()
+    with contextlib.suppress(AttributeError, OSError):
+        processors = os.sched_getaffinity(0)
         # The 39th field; the second one, a name in parentheses, may have spaces.
         fields = Path("/proc/thread-self/stat").read_bytes().rpartition(b")")[2].split()
         os.sched_setaffinity(0, {int(fields[36])})
-    except (AttributeError, OSError):  # another system than Linux, or a sandbox
-        return None
-    return before
+        undo.callback(os.sched_setaffinity, 0, processors)
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+            undo.callback(os.sched_setscheduler, 0, os.SCHED_OTHER, os.sched_param(0))
+    try:
+        yield
+    finally:
+        # The processors of a container may have been changed.
+        with contextlib.suppress(OSError):
+            undo.close()
 
 
 def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
