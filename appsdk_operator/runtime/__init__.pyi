@@ -157,6 +157,7 @@ from appsdk_operator.runtime._logs.texts import (
     safe_text as safe_text,
 )
 from appsdk_operator.runtime._threading.threads import (
+    NO_THREAD as NO_THREAD,
     CoroutineRunner as CoroutineRunner,
     LoopPart as LoopPart,
     LoopThread as LoopThread,

@@ -27,6 +27,7 @@ from appsdk_operator.manager._election.options import LeaderElection, Leadership
 from appsdk_operator.manager._election.unanswered_writes import TrackedWrite, UnansweredWrites
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
+    NO_THREAD,
     Clock,
     Family,
     Metrics,
@@ -396,7 +397,7 @@ class Elector:
             return None
         try:
             thread = self._threads.start("request", work)
-        except (RuntimeError, MemoryError) as error:
+        except NO_THREAD as error:
             self._note("request", f"no thread for a request: {error}")
             return None
         self._requests.append(thread)

@@ -36,6 +36,7 @@ from appsdk_operator.manager._events.objects import (
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import (
+    NO_THREAD,
     Clock,
     Family,
     Metrics,
@@ -314,7 +315,7 @@ class EventBroadcaster:
         if not self._is_running:
             try:
                 self._threads.start("writer", self._write_all)
-            except (RuntimeError, MemoryError) as error:
+            except NO_THREAD as error:
                 # Events stay pending; the next event, or a flush, tries again.
                 _log.warning("cannot start the thread that writes events: %s", error)
             else:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias, final
 
 from appsdk_operator.manager._shards.reconciler import ShardClaim
-from appsdk_operator.runtime import ThreadGroup, as_exception, get_logger, settle
+from appsdk_operator.runtime import NO_THREAD, ThreadGroup, as_exception, get_logger, settle
 
 _log = get_logger("appsdk_operator.manager")
 
@@ -70,7 +70,7 @@ class GainNotifier:
             self._threads.start(
                 f"gain-{claim.shard}", functools.partial(self._call_all, callbacks, claim)
             )
-        except (RuntimeError, MemoryError) as error:
+        except NO_THREAD as error:
             # The next replica that wins it queues its objects.
             text = "gives up shard %d, for whose callbacks no thread could be started: %s"
             _log.warning(text, claim.shard, error)

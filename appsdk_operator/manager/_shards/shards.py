@@ -31,6 +31,7 @@ from appsdk_operator.manager._shards.reconciler import (
 )
 from appsdk_operator.resource import DecodeError, ObjectKey
 from appsdk_operator.runtime import (
+    NO_THREAD,
     Clock,
     Family,
     Metrics,
@@ -476,7 +477,7 @@ class Shards:
             self._claims[shard] = claim
         try:
             self._threads.start(f"shard-{shard}", functools.partial(self._hold, claim))
-        except (RuntimeError, MemoryError) as error:
+        except NO_THREAD as error:
             _log.warning("%r: no thread for shard %d: %s", self, shard, error)
             with self._changed:
                 del self._claims[shard]

@@ -8,7 +8,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
 
 from appsdk_operator.runtime._environment import entered_environment, thread_clock
 from appsdk_operator.runtime._logs.loggers import get_logger
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _log = get_logger("appsdk_operator.runtime")
 T = TypeVar("T")
+NO_THREAD: Final = (RuntimeError, MemoryError)
+"""What the start of a thread raises where the system has none left."""
 _HELD_FOR = 1.0
 """Seconds that a coroutine may block its event loop before that is logged."""
 _LOOK_EVERY = 30.0

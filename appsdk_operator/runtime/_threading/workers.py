@@ -13,7 +13,7 @@ from appsdk_operator.runtime._environment import thread_clock
 from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.tracebacks import group_members
-from appsdk_operator.runtime._threading.threads import LoopPart, LoopThread
+from appsdk_operator.runtime._threading.threads import NO_THREAD, LoopPart, LoopThread
 from appsdk_operator.runtime._threading.waiters import Gate
 
 _log = get_logger("appsdk_operator.runtime")
@@ -314,7 +314,7 @@ class SpareWorkers:
             return False
         try:
             context.copy().run(self._start, number)
-        except (RuntimeError, MemoryError):
+        except NO_THREAD:
             if not self._has_no_thread:
                 self._has_no_thread = True
                 _log.exception("%s: no thread is to be had for another worker", self._name)
