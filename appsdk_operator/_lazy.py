@@ -46,9 +46,12 @@ def if_loaded(package: str, name: str) -> tuple[type[Any], ...]:
     """A class of a package for ``isinstance``, without importing it.
 
     Empty while nobody has imported the class: there is no instance yet.
+
+    Raises:
+        KeyError: the package, which is imported, has no such name.
     """
-    home = _HOMES.get(package, {}).get(name, "")
-    found = getattr(sys.modules.get(home), name, None)
+    homes = _HOMES.get(package)
+    found = None if homes is None else getattr(sys.modules.get(homes[name]), name, None)
     return (found,) if found else ()
 
 

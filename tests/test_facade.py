@@ -70,3 +70,18 @@ def test_using_names_loads_nothing_that_only_some_programs_need() -> None:
         f"print(*(m for m in {heavy!r} if m in sys.modules))"
     )
     assert run(code).strip() == ""
+
+
+def test_a_class_is_found_once_it_is_imported_and_a_name_that_is_none_is_a_defect() -> None:
+    code = (
+        "from appsdk_operator._lazy import if_loaded\n"
+        "def found(): return [c.__name__ for c in if_loaded('appsdk_operator.cache', 'Cache')]\n"
+        "print(found())\n"
+        "import appsdk_operator.cache\n"
+        "print(found())\n"
+        "from appsdk_operator.cache import Cache\n"
+        "print(found())\n"
+        "try: if_loaded('appsdk_operator.cache', 'Cash')\n"
+        "except KeyError as error: print(error)\n"
+    )
+    assert run(code).splitlines() == ["[]", "[]", "['Cache']", "'Cash'"]

@@ -108,12 +108,12 @@ from appsdk_operator.client._api.discovery import (
     ServerVersion as ServerVersion,
 )
 from appsdk_operator.client._api.edits import (
-    ATTEMPTS as ATTEMPTS,
     SERVER_FIELDS as SERVER_FIELDS,
     modify_steps as modify_steps,
     run_steps as run_steps,
 )
 from appsdk_operator.client._api.options import (
+    ATTEMPTS as ATTEMPTS,
     GetOptions as GetOptions,
     ListOptions as ListOptions,
     Propagation as Propagation,

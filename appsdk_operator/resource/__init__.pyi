@@ -191,8 +191,10 @@ from appsdk_operator.resource._object import (
     is_older_version as is_older_version,
     parse_time as parse_time,
 )
-from appsdk_operator.resource._patch_types import (
+from appsdk_operator.resource._patch import (
     Patch as Patch,
+)
+from appsdk_operator.resource._patch_types import (
     patch_body as patch_body,
 )
 from appsdk_operator.resource._patches.apply import (

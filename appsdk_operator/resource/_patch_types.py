@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
@@ -11,6 +11,7 @@ from appsdk_operator.resource import _codec
 from appsdk_operator.resource._codec import encode_json
 from appsdk_operator.resource._kind import Kind
 from appsdk_operator.resource._object import MutableObject, Object
+from appsdk_operator.resource._patch import Patch
 
 
 def _json_of(value: Any) -> bytes:
@@ -35,25 +36,6 @@ def _lock_version(value: Any) -> str:
             "get it from the server first"
         )
     return version
-
-
-class Patch(Protocol):
-    """A patch, as :meth:`Client.patch` takes it."""
-
-    @property
-    def content_type(self) -> str:
-        """The media type, which tells the server the kind of patch."""
-        ...
-
-    def body(self) -> bytes:
-        """The body of the request."""
-        ...
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether the server refuses the patch once the object has changed, so that a retry does no
-        harm."""
-        ...
 
 
 def _operations(_: object, __: object, value: Any) -> None:

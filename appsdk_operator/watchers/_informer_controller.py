@@ -5,17 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache import (
-    Cache,
-    Delivery,
-    Health,
-    Informer,
-    Overflow,
-    ResourceAction,
-)
+from appsdk_operator.cache import Delivery, Health, Informer, Overflow, ResourceAction
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
     PREVIOUS_NAMES,
@@ -85,6 +78,9 @@ from appsdk_operator.watchers._informers.owned import (
 from appsdk_operator.watchers._reconciler import ResourceReconciler, check_reconciler
 from appsdk_operator.watchers._retry import RetryDequeuePolicy, default_retry_policy
 from appsdk_operator.watchers._watcher import ResourceWatcher
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache import Cache
 
 _log = get_logger("appsdk_operator.watchers")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import attrs
 
@@ -13,7 +13,6 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.errors import Remedies
 from appsdk_operator.cache._cache.kind_cache import KindCache, ReadTarget
 from appsdk_operator.cache._cache.metrics import CacheMetrics
-from appsdk_operator.cache._cache.namespace_follower import NamespaceFollower
 from appsdk_operator.cache._cache.options import (
     CacheOptions,
     NamespaceOptions,
@@ -81,6 +80,9 @@ from appsdk_operator.runtime.validation import (
     check_wait,
     checked_seconds,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache._cache.namespace_follower import NamespaceFollower
 
 _log = get_logger("appsdk_operator.cache")
 
@@ -178,6 +180,8 @@ class Cache:
         self._metrics = entered_metrics(metrics)
         self._follower: NamespaceFollower | None = None
         if isinstance(selection, NamespaceSelector):
+            from appsdk_operator.cache._cache.namespace_follower import NamespaceFollower
+
             self._follower = NamespaceFollower(
                 selection, client, on_error=on_error, clock=clock, metrics=self._metrics
             )

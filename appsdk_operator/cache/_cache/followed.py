@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from appsdk_operator.cache._cache.cache import Cache
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.cache._cache.errors import NotCachedError
-from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._delivery.delivery import EventSource
 from appsdk_operator.cache._informer.health import Health
 from appsdk_operator.cache._informer.informer import Informer, Registration
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, StopSignal, Waiters
+
+# A controller with informers of its own needs no cache.
+if TYPE_CHECKING:
+    from appsdk_operator.cache._cache.cache import Cache
+    from appsdk_operator.cache._cache.registration import CacheRegistration
 
 
 class Followed:
@@ -56,7 +61,7 @@ class Followed:
         self._lock = threading.Lock()
         self._attached = Waiters(clock)
         self._is_detached = False
-        if metadata_only is False and isinstance(origin, Cache):
+        if metadata_only is False and not isinstance(origin, Informer):
             # Now, so that the start order of several users does not matter.
             origin.expect_whole(kind)
 
@@ -115,8 +120,9 @@ class Followed:
     @property
     def is_dropped(self) -> bool:
         """Whether the cache has removed the kind, also if it was added again since."""
-        it = self.registration
-        is_over = isinstance(it, CacheRegistration) and it.is_over and not self._is_detached
+        it: Any = self.registration
+        of_cache = if_loaded("appsdk_operator.cache", "CacheRegistration")
+        is_over = isinstance(it, of_cache) and it.is_over and not self._is_detached
         return is_over or not self.informers
 
     def healths(self) -> Sequence[Health]:

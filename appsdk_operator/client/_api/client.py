@@ -7,9 +7,10 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.client._api import request_builders
 from appsdk_operator.client._api.dropped_status import warn_of_dropped_status
 from appsdk_operator.client._api.options import (
@@ -36,7 +37,6 @@ from appsdk_operator.resource import (
     Kind,
     LabelSelection,
     ListPage,
-    MergePatch,
     Object,
     Patch,
     Undecodable,
@@ -517,8 +517,9 @@ class Client:
             query=write_query(dry_run, field_manager, field_validation),
         )
         answer = self._send_for_object(request, kind)
-        if isinstance(patch, MergePatch):
-            warn_of_dropped_status(self._status_warned, "patch", patch.fields.get("status"), answer)
+        merge: Any = patch
+        if isinstance(merge, if_loaded("appsdk_operator.resource", "MergePatch")):
+            warn_of_dropped_status(self._status_warned, "patch", merge.fields.get("status"), answer)
         return answer
 
     def apply(

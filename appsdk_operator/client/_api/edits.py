@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, final
 import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
+from appsdk_operator.client._api.options import ATTEMPTS
 from appsdk_operator.client._api.protocols import Change, Verbs
 from appsdk_operator.client._errors import AlreadyExists, ApiError, Conflict, NotFound
 from appsdk_operator.resource import (
@@ -35,8 +36,6 @@ from appsdk_operator.runtime.validation import check_text
 
 _log = get_logger("appsdk_operator.client")
 
-ATTEMPTS = 10
-"""The number of writes that are tried while other clients keep writing."""
 _FIRST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.5
 SERVER_FIELDS = (

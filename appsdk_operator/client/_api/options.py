@@ -18,6 +18,9 @@ from appsdk_operator.runtime.validation import (
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 """The server's treatment of unknown and duplicate fields."""
 
+ATTEMPTS = 10
+"""The number of writes of an edit that are tried while other clients keep writing."""
+
 Propagation = Literal["Background", "Foreground", "Orphan"]
 """The treatment of the objects that a deleted object owns."""
 

@@ -25,7 +25,6 @@ from appsdk_operator.resource import (
     decode_json,
     decode_list,
     encode_json,
-    patch_body,
 )
 from appsdk_operator.runtime.validation import check_flag
 
@@ -224,6 +223,8 @@ def patch_request(
     query: Sequence[tuple[str, str]],
 ) -> Request:
     """The request that patches an object, or a subresource of it."""
+    from appsdk_operator.resource import patch_body
+
     check_patch(patch)
     return build_request(
         kind,

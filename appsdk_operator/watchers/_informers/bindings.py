@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from appsdk_operator.cache import Cache, Delivery, EventSource, Followed, Health, Lister
+from appsdk_operator.cache import Delivery, EventSource, Followed, Health, Lister
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.watchers._dispatch.dispatcher import Dispatcher
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics
 from appsdk_operator.watchers._informers.owned import OwnedInformer, RunnableInformer
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache import Cache
 
 
 @final
