@@ -386,3 +386,19 @@ def test_the_promises_of_an_app_hold_with_a_background_function() -> None:
             assert live.object.name
 
     check_operator(app, max_examples=5, seed=histories_of(3))
+
+
+def test_an_object_that_comes_to_match_gets_its_function_at_once() -> None:
+    app, begun = App("bucket-operator"), list[int]()
+
+    @app.background(BUCKET, where=lambda obj: obj.spec.size > 1)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        begun.append(live.object.spec.size)
+        stop.wait()
+
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+        world.replace("a", {"size": 2})
+        world.run(1.0)  # the next look without an event would come after half a minute
+        assert begun == [2]
