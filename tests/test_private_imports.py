@@ -17,6 +17,10 @@ FOLDERS = {"serving": "manager"}
 
 # Tests of an internal from elsewhere, and why.
 EXCEPTIONS = {
+    # Knows in which process of a world its thread runs.
+    "app/test_background_handover.py": "testing",
+    # Starts another App in the place of the first one, as check_operator does.
+    "app/test_versions.py": "testing",
     # Lends workers under the scheduler of threads that a World has.
     "cache/test_lending.py": "testing",
     # Feeds a server's answers to the informer without a server.
