@@ -22,30 +22,10 @@ class ForkedError(RuntimeError):
     """An object was used in a forked child of the process that made it, where it cannot work."""
 
 
-class _WeakCalls:
-    """Weak references to the objects, or bound methods, to handle in each child."""
-
-    def __init__(self) -> None:
-        # Operations on a dict are atomic, so that a fork finds it consistent without a lock, which
-        # the child would have to release first. In the order of their addition.
-        self._calls: dict[int, Callable[[], Any]] = {}
-
-    def add(self, ref: Callable[[Callable[[], None]], Callable[[], Any]]) -> None:
-        key = 0
-
-        def forget() -> None:
-            self._calls.pop(key, None)
-
-        made = ref(forget)
-        key = id(made)
-        self._calls[key] = made
-
-    def living(self) -> list[Any]:
-        return [found for ref in list(self._calls.values()) if (found := ref()) is not None]
-
-
-_locks = _WeakCalls()
-_methods = _WeakCalls()
+# What to handle in each child, in the order of addition. Operations on a dict are atomic, so that a
+# fork finds it consistent without a lock, which the child would have to release first.
+_locks: Final[dict[weakref.ref[Any], None]] = {}
+_methods: Final[dict[int, Callable[[], Callable[[], object] | None]]] = {}
 
 
 def fork_safe(lock: _L) -> _L:
@@ -55,7 +35,8 @@ def fork_safe(lock: _L) -> _L:
 
     >>> lock = fork_safe(threading.Lock())
     """
-    _locks.add(lambda forget: weakref.ref(lock, lambda _: forget()))
+    # Every object with a lock comes here: nothing is made but a reference that takes itself out.
+    _locks[weakref.ref(lock, _locks.pop)] = None
     return lock
 
 
@@ -129,7 +110,11 @@ def after_fork(method: Callable[[], object]) -> None:
     :func:`fork_safe` were released, in order of addition. Its errors are dropped. The object is
     held weakly.
     """
-    _methods.add(lambda forget: weak_method(method, forget))
+    # At the end of the interpreter there may be no module to look it up in.
+    pop, key = _methods.pop, 0
+    found = weak_method(method, lambda: pop(key, None))
+    key = id(found)
+    _methods[key] = found
 
 
 @final
@@ -183,12 +168,14 @@ class OneProcess:
 
 
 def _in_child() -> None:
-    for lock in _locks.living():
-        # Private, but logging, concurrent.futures and threading do the same with their locks.
-        lock._at_fork_reinit()  # noqa: SLF001
-    for method in _methods.living():
-        with contextlib.suppress(Exception):
-            method()
+    for ref in list(_locks):
+        if (lock := ref()) is not None:
+            # Private, but logging, concurrent.futures and threading do the same with their locks.
+            lock._at_fork_reinit()  # noqa: SLF001
+    for find in list(_methods.values()):
+        if (method := find()) is not None:
+            with contextlib.suppress(Exception):
+                method()
 
 
 if hasattr(os, "register_at_fork"):
