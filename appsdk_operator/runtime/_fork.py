@@ -172,8 +172,9 @@ def _in_child() -> None:
         if (lock := ref()) is not None:
             # Private, but logging, concurrent.futures and threading do the same with their locks.
             lock._at_fork_reinit()  # noqa: SLF001
-    for find in list(_methods.values()):
-        if (method := find()) is not None:
+    # All at first: one may let go of the object of another.
+    for method in [find() for find in list(_methods.values())]:
+        if method is not None:
             with contextlib.suppress(Exception):
                 method()
 
