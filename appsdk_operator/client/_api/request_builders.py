@@ -213,6 +213,13 @@ def update_request(
     )
 
 
+def _renamed_body(patch: Patch, kind: Kind) -> bytes:
+    # Imported here: not on the way of each patch, as most kinds rename nothing.
+    from appsdk_operator.resource import patch_body
+
+    return patch_body(patch, kind)
+
+
 def patch_request(
     kind: Kind,
     name: str,
@@ -223,9 +230,8 @@ def patch_request(
     query: Sequence[tuple[str, str]],
 ) -> Request:
     """The request that patches an object, or a subresource of it."""
-    from appsdk_operator.resource import patch_body
-
     check_patch(patch)
+    check_kind(kind)
     return build_request(
         kind,
         "PATCH",
@@ -234,7 +240,7 @@ def patch_request(
         namespace=namespace,
         name=name,
         query=query,
-        body=patch_body(patch, check_kind(kind)),
+        body=patch.body() if kind.rename is None else _renamed_body(patch, kind),
         content_type=patch.content_type,
         repeatable=patch.is_guarded,
     )
