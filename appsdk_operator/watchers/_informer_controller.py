@@ -467,12 +467,10 @@ class InformerController:
         with self._targets_lock:
             self._register_finalizers(target)
             try:
-                keys = self._dispatcher.add(target, lambda: self._bindings.stores(target.kind))
+                self._dispatcher.add(target, self._bindings.show_present)
             except BaseException:
                 finalizer_uses.reduce(self, self._finalizer_uses())
                 raise
-        for key in keys:
-            self._delivery.wake(key)
 
     def _remove(self, handler: Any, kind: str | Kind, role: Role) -> None:
         with self._targets_lock:
@@ -522,7 +520,7 @@ class InformerController:
     def object_of(self, call: CallRecord) -> Object | None:
         """The object of a call, from the local copy, for Events; None if there is none."""
         stores = self._bindings.stores(call.kind)
-        found = (store.get(call.name, call.namespace) for _, store in stores)
+        found = (store.get(call.name, call.namespace) for store in stores)
         return next((obj for obj in found if obj is not None), None)
 
     @property

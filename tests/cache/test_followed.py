@@ -9,7 +9,7 @@ import pytest
 
 from appsdk_operator.cache import Cache, Delivery, Followed, Informer
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from tests.cache.conftest import PATIENCE, THING, NoJitter, ScriptedClient
+from tests.cache.conftest import PATIENCE, THING, NoJitter, ScriptedClient, thing
 
 BOTH = pytest.mark.parametrize("is_cache", [False, True], ids=["informer", "cache"])
 
@@ -43,6 +43,45 @@ def test_what_is_detached_while_it_is_attached_stays_detached(
     (informer,) = it.informers
     assert informer._access.registrations == ()
     assert it.wait_for_sync(StopSignal()) is False
+
+
+@BOTH
+def test_a_source_is_paused_with_what_it_was_sent(is_cache: bool) -> None:
+    one, other = followed(is_cache=is_cache), followed(is_cache=is_cache)
+    other.origin = one.origin
+    other.attach()
+    (informer,) = one.informers
+    informer._store.upsert([thing("a")], is_initial=True)
+
+    def sent() -> list[str]:
+        with one.paused() as present:
+            return [obj.name for obj in present]
+
+    assert sent() == [], "not attached yet"
+    one.attach()
+    assert sent() == ["a"]
+    one.detach()
+    assert sent() == []
+    other.detach()
+
+
+@BOTH
+def test_while_a_source_is_paused_nothing_changes(is_cache: bool) -> None:
+    one = followed(is_cache=is_cache)
+    one.attach()
+    (informer,) = one.informers
+    locks = [informer._access.lock]
+    if isinstance(one.origin, Cache):
+        locks.append(one.origin._lock)
+    free: list[bool] = []
+    thread = threading.Thread(
+        target=lambda: free.extend(lock.acquire(blocking=False) for lock in locks)
+    )
+    with one.paused():
+        thread.start()
+        thread.join()
+    assert free == [False] * len(locks)
+    one.detach()
 
 
 @BOTH

@@ -307,11 +307,7 @@ def test_nothing_grows_when_objects_come_and_go(make_rig, widget):
     assert not dispatcher._pending
     assert not delivery._pending._by_key
     assert rig.controller.pending_events == rig.controller.pending_retries == 0
-    assert not any(
-        delivered
-        for _, _, target in dispatcher._registered.all_items()
-        for delivered in target.delivered.values()
-    )
+    assert all(target.not_shown is None for target in dispatcher.registered())
     assert late.calls
 
 

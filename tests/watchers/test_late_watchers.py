@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.cache import Informer, ResourceAction
+from appsdk_operator.cache import Event, Informer, ResourceAction
 from appsdk_operator.client import Expired
 from appsdk_operator.controllers import Result
 from appsdk_operator.resource import Kind, ListPage, Object
@@ -125,12 +127,15 @@ class World:
         self.controller.add_informer(self.informer, WIDGET)
         self.stop = StopSignal(clock=self.clock)
         self.late: list[Notes] = []
+        self.gap: DuringHandOver | None = None
 
     def poll(self) -> None:
         """One request, after what the informer wants to wait before it."""
         if wait := self.informer.step(self.stop):
             self.clock.advance(wait)
             self.informer.step(self.stop)
+        if self.gap is not None:
+            self.gap.join()
 
     def work(self) -> None:
         while self.controller.process_next():
@@ -227,14 +232,117 @@ def test_an_object_made_anew_on_its_way_is_added_once(world):
     assert late.told == ["add a@5"]
 
 
-def test_an_object_that_goes_before_its_first_call_is_not_mentioned(world):
+def test_an_object_that_goes_before_its_first_call_is_added_and_deleted(world):
     world.server.create("a")
     world.settle()
     late = world.add_late()
     world.server.delete("a")
     world.poll()
     world.settle()
+    assert late.told == ["add a@2", "delete a@3"]
+
+
+def test_it_may_be_removed_and_added_again_before_its_first_call(world):
+    world.server.create("a")
+    world.settle()
+    late = world.add_late()
+    world.controller.remove_watcher(late.watcher, WIDGET)
+    world.server.change("a", spec={"n": 1})
+    world.poll()
+    world.controller.add_watcher(late.watcher, WIDGET)
+    world.settle()
+    assert late.told == ["add a@3"]
+
+
+def test_it_is_not_there_if_its_first_calls_cannot_be_put_in_line(world, monkeypatch):
+    world.server.create("a")
+    world.settle()
+    late = Notes()
+    with monkeypatch.context() as patch:
+        patch.setattr(world.informer._access, "sent_to", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            world.controller.add_watcher(late.watcher, WIDGET)
+    world.server.change("a", spec={"n": 1})
+    world.settle()
     assert late.told == []
+    world.controller.add_watcher(late.watcher, WIDGET)
+    world.settle()
+    assert late.told == ["add a@3"]
+
+
+def test_what_is_in_line_for_it_goes_with_its_informer(world):
+    world.server.create("a")
+    world.settle()
+    late = world.add_late()
+    world.controller.remove_informer(world.informer)
+    world.work()
+    (target,) = world.controller._dispatcher.registered()
+    assert (late.told, target.not_shown) == ([], None)
+
+
+def test_nothing_in_line_for_it_is_called_after_the_stop(world):
+    world.server.create("a")
+    world.settle()
+    late = world.add_late()
+    world.controller._dispatcher.stop()
+    world.work()
+    assert late.told == []
+
+
+def test_its_first_call_has_the_types_of_its_kind(world):
+    typed = WIDGET.typed(spec=dict[str, int])
+    world.server.create("a", spec={"n": 1})
+    world.settle()
+    seen: list[Any] = []
+    world.controller.add_watcher(SimpleWatcher(add=lambda obj: seen.append(obj.kind)), typed)
+    world.work()
+    assert [kind.spec for kind in seen] == [typed.spec]
+
+
+def test_its_first_call_waits_for_the_deletion_of_another_informers_object_of_the_name():
+    """That was created and deleted while the watcher was added."""
+    world = World()
+    other = KubernetesInformer(WIDGET, world.server, clock=world.clock, metrics=Metrics(), resync=0)
+    world.controller.add_informer(other, WIDGET)
+    world.server.create("b")
+    world.settle()
+    for _ in range(3):
+        other.step(world.stop)
+    world.work()
+    told: list[str] = []
+    errors = iter([ConnectionError("planned")])
+
+    def delete(obj: Object) -> None:
+        told.append(f"delete {obj.name}@{version_of(obj)}")
+        for error in errors:
+            raise error
+
+    watcher = SimpleWatcher(
+        add=lambda obj: told.append(f"add {obj.name}@{version_of(obj)}"), delete=delete
+    )
+    world.server.create("a")
+    world.server.delete("a")
+    world.server.create("a")
+    is_awaited = threading.Event()
+    access = other._access
+    access.lock = ContendedLock(access.lock, is_awaited)
+    adding = threading.Thread(target=world.controller.add_watcher, args=(watcher, WIDGET))
+    for _ in range(3):
+        other.step(world.stop)
+    with access.lock:
+        adding.start()
+        assert is_awaited.wait(10)
+        world.poll()  # after the first informer was looked at, before the other one
+    adding.join()
+    world.work()
+    about_a = [each for each in told if " a@" in each]
+    assert about_a[:2] == ["add a@3", "delete a@4"]
+    world.clock.advance(1)
+    world.work()
+    about_a = [each for each in told if " a@" in each]
+    world.close()
+    assert about_a[2] == "delete a@4", about_a
+    assert set(about_a[3:]) == {"add a@5"}
 
 
 def test_its_first_call_is_retried_with_attempt_numbers_of_its_own(world):
@@ -367,28 +475,78 @@ def test_it_follows_a_history_that_goes_back_and_objects_without_versions(versio
     controller.close()
 
 
-class DuringHandOver:
-    """Acts in the informer's thread after the store has changed, before the controller is told."""
+class ContendedLock:
+    """A lock that says when somebody has to wait for it."""
 
-    def __init__(self) -> None:
-        self.act: Callable[[], None] = lambda: None
+    def __init__(self, lock: Any, is_awaited: threading.Event) -> None:
+        self._lock = lock
+        self._is_awaited = is_awaited
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._is_awaited.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+class DuringHandOver:
+    """Acts in other threads when the store has changed, before the controller gets the events.
+
+    Each of them runs until it has to wait, or has ended; the worker, if any, comes last. It also
+    notes all events.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.acts: list[Callable[[], object]] = []
+        self.works: Callable[[], object] | None = None
+        self.events: list[Event] = []
+        self._threads: list[threading.Thread] = []
+        self._is_awaited = threading.Event()
+        world.controller.remove_informer(world.informer)
+        world.informer.add_event_handler(self)
+        world.controller.add_informer(world.informer, WIDGET)
+        controller = world.controller
+        for owner, name in (
+            (world.informer._access, "lock"),
+            (controller._dispatcher, "_showing"),
+            (controller, "_targets_lock"),
+        ):
+            setattr(owner, name, ContendedLock(getattr(owner, name), self._is_awaited))
 
     def on_events(self, events) -> None:
-        act, self.act = self.act, lambda: None
-        act()
+        self.events += events
+        acts = self.acts if self.works is None else [*self.acts, self.works]
+        self.acts, self.works = [], None
+        for act in acts:
+            self._is_awaited.clear()
+
+            def run(act: Callable[[], object] = act) -> None:
+                try:
+                    act()
+                finally:
+                    self._is_awaited.set()
+
+            self._threads.append(threading.Thread(target=run))
+            self._threads[-1].start()
+            assert self._is_awaited.wait(10)
 
     def on_initial_list_end(self) -> None:
         pass
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        self._threads.clear()
 
 
 @pytest.fixture
 def racing():
     """A world where a watcher comes between the store's change and the event."""
     made = World()
-    made.controller.remove_informer(made.informer)
-    made.gap = DuringHandOver()
-    made.informer.add_event_handler(made.gap)
-    made.controller.add_informer(made.informer, WIDGET)
+    made.gap = DuringHandOver(made)
     made.server.create("a")
     made.settle()
     yield made
@@ -399,25 +557,20 @@ def racing():
 @pytest.mark.parametrize(
     ("history", "told"),
     [
-        (["create b"], {"a": ["add a@2"], "b": ["add b@3"]}),
-        (["change a", "change a", "change a"], {"a": ["add a@5"]}),
-        (["delete a"], {}),
-        (["delete a", "create a"], {"a": ["add a@4"]}),
-        (["change a", "delete a", "create a", "change a"], {"a": ["add a@6"]}),
-        (["create b", "delete b"], {"a": ["add a@2"], "b": ["add b@3", "delete b@4"]}),
+        (["create b"], ["add a@2", "add b@3"]),
+        (["change a", "change a", "change a"], ["add a@5"]),
+        (["delete a"], []),
+        (["delete a", "create a"], ["add a@4"]),
+        (["change a", "delete a", "create a", "change a"], ["add a@6"]),
+        (["create b", "delete b"], ["add a@2"]),
     ],
 )
 def test_what_is_handed_over_while_it_is_added_is_neither_lost_nor_told_twice(
     racing, history, told, is_handled_meanwhile
 ):
-    late: list[Notes] = []
-
-    def act() -> None:
-        late.append(racing.add_late())
-        if is_handled_meanwhile:
-            racing.work()
-
-    racing.gap.act = act
+    racing.gap.acts.append(racing.add_late)
+    if is_handled_meanwhile:
+        racing.gap.works = racing.work
     for number, step in enumerate(history):
         verb, name = step.split()
         if verb == "create":
@@ -429,16 +582,19 @@ def test_what_is_handed_over_while_it_is_added_is_neither_lost_nor_told_twice(
     racing.poll()
     racing.settle()
     assert not racing.errors
-    by_name: dict[str, list[str]] = defaultdict(list)
-    for note in late[0].told:
-        by_name[note.split()[1].split("@")[0]].append(note)
-    # It may see the way to the newest state, but begins with an addition and ends with that.
-    assert by_name.keys() == told.keys()
-    for name, notes in by_name.items():
-        assert notes[0].startswith("add")
-        assert notes[-1].rsplit("@")[-1].rsplit(">")[-1] == told[name][-1].rsplit("@")[-1]
-        if is_handled_meanwhile:
-            assert notes == told[name]
+    assert sorted(racing.late[0].told) == told
+
+
+def test_an_event_that_waited_is_not_for_it_though_it_is_handled_while_it_is_added(racing):
+    racing.server.change("a", spec={"n": 1})
+    racing.poll()
+    racing.gap.acts.append(racing.add_late)
+    racing.gap.works = racing.work
+    racing.server.change("a", spec={"n": 2})
+    racing.poll()
+    racing.settle()
+    assert not racing.errors
+    assert racing.late[0].told == ["add a@4"]
 
 
 class SlowWatcher:
@@ -468,8 +624,8 @@ def test_a_retry_of_its_first_call_is_never_made_with_an_older_state(world):
     for n in range(3):
         world.server.change("a", spec={"n": n})
     world.poll()
-    assert world.controller.process_next()
-    assert late[0].told == ["add a@5"], "the newest state, while older events wait"
+    world.work()
+    assert late[0].told == ["add a@5"], "in line behind the older events"
     world.clock.advance(1)
     world.work()
     assert late[0].told == ["add a@5", "add a@5"]
@@ -486,7 +642,7 @@ def test_what_a_late_reconciler_asks_for_is_never_made_with_an_older_state(world
     for n in range(3):
         world.server.change("a", spec={"n": n})
     world.poll()
-    assert world.controller.process_next()
+    world.work()
     world.clock.advance(1)
     world.work()
     assert late[0].told == ["CREATE a@5", "CREATE a@5"]
@@ -519,6 +675,26 @@ class History:
         self._widgets.floor = self._storage.revision
         # The server knows of no versions as new as the informer's, and says so.
         self._api.inject([FaultRule.answer(410, verb="watch", times=1)])
+
+
+def note_of(event: Event) -> str:
+    """What a watcher notes for the event."""
+    obj = event.object
+    if event.action is ResourceAction.UPDATE:
+        return f"update {obj.name}@{version_of(event.old)}->{version_of(obj)}"
+    verb = "add" if event.action is ResourceAction.CREATE else "delete"
+    return f"{verb} {obj.name}@{version_of(obj)}"
+
+
+def by_name(notes: Iterable[str]) -> dict[str, list[str]]:
+    """The notes of each object, without resyncs."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for note in notes:
+        name, _, versions = note.split()[1].partition("@")
+        old, _, new = versions.partition("->")
+        if old != new:
+            found[name].append(note)
+    return found
 
 
 happenings = st.sampled_from(
@@ -620,18 +796,19 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
 ):
     world = World(dequeue_policy, max_pending)
     history = History(world.server)
-    gap = DuringHandOver()
+    gap = world.gap = DuringHandOver(world)
     slow = SlowWatcher()
     world.controller.add_watcher(slow.watcher, WIDGET)
+    expected: list[tuple[Notes, list[Object], int]] = []
 
-    def come(who: str) -> None:
+    def come(who: str, *, is_exact: bool = True) -> None:
+        present, number = world.informer.store.list(), len(gap.events)
         late = world.add_late(0 if who == "late" else 2, as_reconciler=who == "asking")
         late.has_restores = "restore" in steps
         late.keeps_retries = dequeue_policy is not None
+        if is_exact and who == "late" and world.controller._dispatcher._has_handled_event:
+            expected.append((late, list(present), number))
 
-    world.controller.remove_informer(world.informer)
-    world.informer.add_event_handler(gap)
-    world.controller.add_informer(world.informer, WIDGET)
     replay = world.controller._bindings.owned()[0].registration.replay
     try:
         for number, step in enumerate(steps):
@@ -646,12 +823,8 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
             elif step in ("late", "failing", "asking"):
                 come(step)
             elif step.endswith("in the gap"):
-
-                def act(who: str = verb) -> None:
-                    come(who)
-                    world.work()
-
-                gap.act = act
+                gap.acts.append(partial(come, verb, is_exact=False))
+                gap.works = world.work
             elif step.endswith("in a call"):
                 slow.act = partial(come, verb)
             elif step == "resync":
@@ -674,16 +847,16 @@ def test_whenever_it_comes_it_knows_what_it_is_told_of_and_ends_with_the_servers
         there = {obj.uid: obj for obj in world.server.objects}
         for late in world.late:
             assert late.known == there
-        for _, _, target in world.controller._dispatcher._registered.all_items():
-            for delivered in target.delivered.values():
-                assert {uid for uid, _ in delivered.values()} <= there.keys()
+        for late, present, number in expected if max_pending == 10_000 else ():
+            after = [*(Event(ResourceAction.CREATE, obj) for obj in present), *gap.events[number:]]
+            assert by_name(late.told) == by_name(map(note_of, after))
+        for target in world.controller._dispatcher.registered():
+            assert target.not_shown is None
     finally:
         world.close()
 
 
 def test_with_threads_late_watchers_miss_nothing_and_see_nothing_odd():
-    from appsdk_operator.cache import Event
-
     class Feed(Informer):
         """An informer whose store the test changes from a thread."""
 

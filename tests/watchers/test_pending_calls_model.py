@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 from hypothesis import example, given, settings
 
 from appsdk_operator.cache import Delivery, Event, EventSource, ResourceAction
-from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.resource import Object
 from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.watchers import (
     KeyReconciler,
@@ -51,16 +51,6 @@ TARGETS: dict[str, Callable[[], RegisteredTarget]] = {
 }
 
 
-@attrs.define(eq=False)
-class Store:
-    """What a late target needs of an informer's local copy: at most one object here."""
-
-    present: Object | None = None
-
-    def get(self, name: str, namespace: str = "") -> Object | None:
-        return self.present
-
-
 # What waits, in the words of the model.
 
 Place = tuple[str, int, str, str]
@@ -77,7 +67,6 @@ class Waiting:
     attempt: int = 0
     due: float | None = None
     state: Any = None
-    is_of_late_target: bool = False
 
 
 @attrs.define
@@ -91,8 +80,6 @@ class Model:
     def __init__(self, how: str) -> None:
         self.how = how
         self.waiting: dict[Place, Waiting] = {}
-        self.shown: dict[int, tuple[str, str] | None] | None = None
-        """For a late target: what it was shown last of each informer's object."""
 
     def of(self, source: int, uid: str) -> dict[Place, Waiting]:
         return {at: w for at, w in self.waiting.items() if at[1] == source and at[2] == uid}
@@ -104,13 +91,6 @@ class Model:
         action, obj, uid = event.action, event.object, event.object.uid
         self.freshen(source, event)
         first = self.first(source)
-        if self.is_old_news(source, event, first):
-            known = None if self.shown is None else self.shown[source]
-            if action is CREATE and known is not None and known[0] == uid:
-                for at in [at for at, w in self.waiting.items() if w.action is DELETE]:
-                    if at[2] == uid and at[1] != source:
-                        del self.waiting[at]
-            return Expected()
         if action is not DELETE and not self.may_help(source, event):
             return Expected()
         cross = action is CREATE or first is not None
@@ -153,8 +133,6 @@ class Model:
 
     def passed_over(self, source: int, event: Event) -> Expected:
         self.freshen(source, event)
-        if self.first(source) is None:
-            self.is_old_news(source, event, None)
         failed: Place = ("terminal", source, event.object.uid, "")
         wanted: set[Place] = set()
         if failed in self.waiting and self.may_help(source, event):
@@ -164,37 +142,12 @@ class Model:
         return Expected(repeated=wanted)
 
     def freshen(self, source: int, event: Event) -> None:
-        version = event.object.resource_version
-        is_back = self.goes_back(event)
         for w in self.of(source, event.object.uid).values():
-            if is_back or not is_older_version(version, w.latest.resource_version):
-                w.latest = event.object
+            w.latest = event.object
 
     def goes_back(self, event: Event) -> bool:
         was = event.old
         return was is not None and int(was.resource_version) > int(event.object.resource_version)
-
-    def is_old_news(self, source: int, event: Event, first: Place | None) -> bool:
-        """What a late target has been shown already; also writes down what it is shown now."""
-        if self.shown is None or source not in self.shown:
-            return False
-        obj, action = event.object, event.action
-        known = self.shown[source]
-        if first is not None:
-            seen = self.waiting[first].seen
-            known = seen.uid, seen.resource_version
-        is_known = known is not None and known[0] == obj.uid
-        age = 0 if known is None else int(obj.resource_version) - int(known[1])
-        if not is_known:
-            is_old = action is not CREATE or (known is not None and age < 0)
-        elif first is not None or action is DELETE or self.goes_back(event):
-            is_old = False
-        else:
-            is_old = age < 0 or (age == 0 and action is not RESYNC)
-        if not is_old and action is not RESYNC:
-            gone = action is DELETE
-            self.shown[source] = None if gone else (obj.uid, obj.resource_version)
-        return is_old
 
     def may_help(self, source: int, event: Event) -> bool:
         """Whether no call failed terminally, or the event changes what the object asks for."""
@@ -241,15 +194,11 @@ class Model:
         dues = [w.due for at, w in self.waiting.items() if w.due is not None and self.is_free(at)]
         return min(dues, default=None)
 
-    def started(self, at: Place, w: Waiting, store: Store, finalizer: str) -> Waiting | None:
+    def started(self, at: Place, w: Waiting, finalizer: str) -> Waiting | None:
         """What is called, if anything is left to do."""
         if self.waiting.get(at) is not w or not self.is_free(at):
             return None  # another call has replaced it, or it has to wait
         del self.waiting[at]
-        if w.is_of_late_target and (store.present is None or store.present.uid != at[2]):
-            return None
-        if at[0] == "first" and self.shown is not None and at[1] in self.shown:
-            self.shown[at[1]] = w.latest.uid, w.latest.resource_version
         was_added = finalizer in w.latest.finalizers and finalizer not in w.seen.finalizers
         if self.how == "opinionated" and at[0] in ("retry", "terminal") and w.action is CREATE:
             return None if was_added else w
@@ -323,7 +272,7 @@ class World:
         self.is_there = True
         self.version, self.order, self.uids = 10_000, 0, 0
         self.orders: dict[str, int] = {}
-        self.stores = [Store() for _ in SOURCES]
+        self.present: list[Object | None] = [None for _ in SOURCES]
         self.waiting: list[tuple[int, Event]] = []
         # What must not be lost, by uid: the last state that concerned the target, the last one and
         # the last action that a call succeeded with; and deletions that nobody makes up for.
@@ -374,13 +323,12 @@ class World:
         return self.orders[obj.resource_version]
 
     def put(self, source: int, event: Event) -> None:
-        is_gone = event.action is DELETE
-        self.stores[source].present = None if is_gone else event.object
+        self.present[source] = None if event.action is DELETE else event.object
         self.waiting.append((source, event))
 
     def happen(self, what: str) -> None:
         """Something happens to the object; where there is none, one is created."""
-        sources = [n for n in SOURCES if self.stores[n].present is not None]
+        sources = [n for n in SOURCES if self.present[n] is not None]
         if sources:
             self.change(sources[self.order % len(sources)], what)
         else:
@@ -393,14 +341,14 @@ class World:
         self.put(source, Event(CREATE, self.state_of(None, f"uid-{self.uids}")))
 
     def change(self, source: int, what: str) -> None:
-        old = self.stores[source].present
+        old = self.present[source]
         assert old is not None
         new: dict[str, Any] = {}
         if what == "resync":
             self.waiting.append((source, Event(RESYNC, old)))
             return
         other = 1 - source
-        has_other = self.stores[other].present is not None
+        has_other = self.present[other] is not None
         if what in ("away", "anew", "over"):
             # Another one of its name may come, or itself at the other informer.
             self.put(source, Event(DELETE, self.state_of(old)))
@@ -432,19 +380,10 @@ class World:
     # The Dispatcher.
 
     def come_late(self) -> None:
+        """Its first calls stand in line; what stood there before is not for it."""
         self.is_there = True
-        self.model.shown = {}
-        for source in SOURCES:
-            self.target.delivered[self.sources[source]] = {}
-            self.model.shown[source] = None
-            found = self.stores[source].present
-            if found is not None:
-                store: Any = self.stores[source]
-                self.calls.add_first(self.sources[source], found, self.clock, store)
-                self.model.waiting["first", source, found.uid, ""] = Waiting(
-                    CREATE, found, found, due=self.clock, is_of_late_target=True
-                )
-                self.wanted[found.uid] = self.order_of(found)
+        present = [(n, obj) for n, obj in enumerate(self.present) if obj is not None]
+        self.waiting = [(n, Event(CREATE, obj, None, True)) for n, obj in present]
 
     def handle(self, *, is_concerned: bool = True) -> None:
         if not self.waiting:
@@ -453,14 +392,13 @@ class World:
         if not self.is_there:
             return
         self.note_hope(source, event)
-        key = self.sources[source].key_of(event.object)
         if is_concerned or event.action is not UPDATE:
             self.note_wanted(event)
             expected = self.model.event(source, event, self.clock)
-            reaction = self.calls.event(key, event, self.clock)
+            reaction = self.calls.event(self.sources[source], event, self.clock)
         else:
             expected = self.model.passed_over(source, event)
-            reaction = self.calls.pass_over(key, event)
+            reaction = self.calls.pass_over(self.sources[source], event)
         assert self.places(reaction.retries) == expected.asked
         assert self.places(reaction.repeats) == expected.repeated
         assert (reaction.request is not None) is (expected.call is not None)
@@ -501,14 +439,11 @@ class World:
 
     def stop_following(self, source: int) -> None:
         """The informer no longer follows the object's namespace."""
-        self.stores[source].present = None
+        self.present[source] = None
         self.waiting = [(n, event) for n, event in self.waiting if n != source]
         self.calls.forget(self.sources[source])
-        self.target.delivered.forget(self.sources[source].key_of(make_widget("a")))
         for at in [at for at in self.model.waiting if at[1] == source]:
             del self.model.waiting[at]
-        if self.model.shown is not None:
-            self.model.shown[source] = None
         self.hopeless = {at: obj for at, obj in self.hopeless.items() if at[0] != source}
         self.wanted.clear()
         self.make_due_calls()
@@ -519,9 +454,9 @@ class World:
 
     def start_one(self, call: PendingCall, at: Place, w: Waiting) -> None:
         source = at[1]
-        expected = self.model.started(at, w, self.stores[source], self.finalizer)
+        expected = self.model.started(at, w, self.finalizer)
         is_first = call.is_first
-        request = self.calls.start(call, has_left_store=call.has_left_store)
+        request = self.calls.start(call)
         assert (request is not None) is (expected is not None)
         if call not in self.calls.calls:
             assert self.calls.start(call) is None, "made twice"
@@ -583,9 +518,6 @@ class World:
             assert call.due == w.due
         assert self.calls.next_due() == self.model.next_due()
         for (_, _, uid, _), w in self.model.waiting.items():
-            assert self.calls.has_first(uid) is any(
-                at[0] == "first" and at[2] == uid for at in self.model.waiting
-            )
             assert w.latest.uid == uid
 
     def come_to_rest(self) -> None:
@@ -600,7 +532,7 @@ class World:
             self.make_due_calls()
         left = {at[2] for at in self.model.waiting}
         assert all(w.due is None for w in self.model.waiting.values()), "what is due is made"
-        present = {store.present.uid for store in self.stores if store.present is not None}
+        present = {obj.uid for obj in self.present if obj is not None}
         for uid, order in self.wanted.items():
             if uid in self.shared:
                 continue

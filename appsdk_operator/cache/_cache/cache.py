@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import attrs
@@ -32,7 +32,7 @@ from appsdk_operator.cache._cache.query import (
 from appsdk_operator.cache._cache.registration import CacheRegistration
 from appsdk_operator.cache._cache.selection import Selection, selections_of
 from appsdk_operator.cache._cache.switchover import SelectionInformer
-from appsdk_operator.cache._delivery.delivery import Overflow
+from appsdk_operator.cache._delivery.delivery import EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._informer.handler_caller import check_handler
 from appsdk_operator.cache._informer.health import Health
@@ -471,6 +471,19 @@ class Cache:
                 registration.start()
         registration.report_failures()
         return registration
+
+    @contextlib.contextmanager
+    def held_informers(self, kind: Kind, source: EventSource) -> Iterator[Sequence[Informer]]:
+        """Within the block, ``source`` keeps the same informers of ``kind``; yields these."""
+        with self._lock:
+            kind_cache = self._kind_caches.get(kind)
+            registrations = () if kind_cache is None else kind_cache.registrations
+            yield [
+                informer
+                for registration in registrations
+                if registration.sends_to(source)
+                for informer in registration.informers
+            ]
 
     def _remove_handler(self, registration: CacheRegistration, timeout: float) -> None:
         with self._lock:

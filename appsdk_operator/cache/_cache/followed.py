@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from appsdk_operator._lazy import if_loaded
 from appsdk_operator.cache._cache.errors import NotCachedError
 from appsdk_operator.cache._delivery.delivery import EventSource
 from appsdk_operator.cache._informer.health import Health
-from appsdk_operator.cache._informer.informer import Informer, Registration
+from appsdk_operator.cache._informer.informer import Informer, Registration, access_to
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, StopSignal, Waiters
 
@@ -111,6 +112,27 @@ class Followed:
             return self.origin.informers(self.kind)
         except NotCachedError:
             return ()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[Sequence[Object]]:
+        """Within the block, the source gets no event.
+
+        Takes the locks of the cache and of its informers, so the block must not run user code.
+
+        Yields:
+            The objects of which the source was sent the current state.
+        """
+        with contextlib.ExitStack() as locks:
+            informers: Sequence[Informer]
+            if isinstance(self.origin, Informer):
+                informers = (self.origin,)
+            else:
+                held = self.origin.held_informers(self.kind, self.source)
+                informers = locks.enter_context(held)
+            accesses = [access_to(informer) for informer in informers]
+            for access in accesses:
+                locks.enter_context(access.lock)
+            yield [obj for access in accesses for obj in access.sent_to(self.source)]
 
     def find(self, name: str, namespace: str) -> Object | None:
         """The object of that name in the local copies; None if it is not there."""

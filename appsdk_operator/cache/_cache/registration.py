@@ -159,6 +159,15 @@ class CacheRegistration:
         """Whether it gets the events of ``informer``."""
         return informer in self._registrations
 
+    def sends_to(self, source: EventSource) -> bool:
+        """Whether ``source`` gets the events."""
+        return self._sink is source
+
+    @property
+    def informers(self) -> Sequence[Informer]:
+        """The informers whose events it gets."""
+        return list(self._registrations)
+
     def follow(self, informer: Informer, *, is_joining: bool = False) -> None:
         """Get the events of ``informer`` too; ``is_joining``: without waiting for it."""
         registration = access_to(informer).attach(self._sink, resync=self._resync)

@@ -111,6 +111,11 @@ class BatchQueue(Generic[SourceT]):
         )
         return {(obj.namespace, obj.name) for obj in objects}
 
+    def unfinished_objects_of(self, source: SourceT) -> set[tuple[str, str]]:
+        """:meth:`objects_of`, and those of what the worker has taken, even if it has handled it."""
+        in_hand = (e.object for b in self._in_hand if b.source is source for e in b.events)
+        return self.objects_of(source) | {(obj.namespace, obj.name) for obj in in_hand}
+
     def put(self, batch: Batch[SourceT]) -> None:
         """Append a batch; its tickets must be later than all that are queued."""
         self._batches.append(batch)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Generic, TypeVar, final
+from typing import ClassVar, Generic, TypeVar, final
+
+import attrs
 
 from appsdk_operator.cache._events import Event, ResourceAction
 
@@ -15,6 +17,16 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
     ResourceAction.DELETE,
     ResourceAction.RESYNC,
 )
+
+
+@final
+@attrs.frozen(eq=False)
+class OrderedCall(Generic[K]):
+    """A call in the order of an object's events; what comes before and after it never merges."""
+
+    make: Callable[[K], float | None]
+    """Called with the key, as the handler is with an event."""
+    is_initial: ClassVar[bool] = False
 
 
 def coalesced(before: Event, event: Event) -> Event | None:
@@ -33,7 +45,7 @@ def coalesced(before: Event, event: Event) -> Event | None:
 
 @final
 class CoalescingBuffer(Generic[K]):
-    """Events by key, each with its ticket. Not thread-safe.
+    """Events and calls by key, each with its ticket. Not thread-safe.
 
     Up to ``bound`` events are stored one by one. Beyond that, a new event is merged with the last
     one of its object, so that the number of objects bounds the memory, not the number of events.
@@ -63,7 +75,7 @@ class CoalescingBuffer(Generic[K]):
         self._on_dropped = on_dropped
         self._is_known = is_known
         # Lists and not deques: nearly all hold one event, and a deque takes 600 bytes for it.
-        self._by_key: dict[K, list[tuple[int, Event]]] = {}
+        self._by_key: dict[K, list[tuple[int, Event | OrderedCall[K]]]] = {}
         self.count = 0
         self.merged_count = 0
 
@@ -77,7 +89,11 @@ class CoalescingBuffer(Generic[K]):
             self._by_key[key] = [(ticket, event)]
             self.count += 1
             return True
-        if event.action is _RESYNC and self._merges_resyncs:
+        if (
+            event.action is _RESYNC
+            and self._merges_resyncs
+            and any(isinstance(each, Event) for _, each in waiting)
+        ):
             # The pending event is at least as new as the resync.
             return False
         if self.count + elsewhere >= self._bound and self._merge(key, waiting, event):
@@ -86,13 +102,24 @@ class CoalescingBuffer(Generic[K]):
         self.count += 1
         return False
 
+    def put_call(self, key: K, ticket: int, call: OrderedCall[K]) -> bool:
+        """Add a call; returns whether nothing else of ``key`` is pending."""
+        waiting = self._by_key.setdefault(key, [])
+        waiting.append((ticket, call))
+        self.count += 1
+        return len(waiting) == 1
+
+    def pending_keys(self) -> list[K]:
+        """The keys of what is pending."""
+        return list(self._by_key)
+
     def put_first(self, key: K, events: Sequence[tuple[int, Event]]) -> None:
         """Add events, each with its ticket, before those of ``key``; none of them is merged."""
         self._by_key[key] = [*events, *self._by_key.get(key, ())]
         self.count += len(events)
 
-    def take(self, key: K, up_to: int) -> Event | None:
-        """Remove and return the oldest event of ``key`` if its ticket is at most ``up_to``."""
+    def take(self, key: K, up_to: int) -> Event | OrderedCall[K] | None:
+        """Remove and return the oldest item of ``key`` if its ticket is at most ``up_to``."""
         waiting = self._by_key.get(key)
         if waiting is None or waiting[0][0] > up_to:
             return None
@@ -118,15 +145,22 @@ class CoalescingBuffer(Generic[K]):
             waiting = self._by_key.pop(key)
             self.count -= len(waiting)
             for _, event in waiting:
-                self._on_dropped(key, event)
+                if isinstance(event, Event):
+                    self._on_dropped(key, event)
 
-    def _merge(self, key: K, waiting: list[tuple[int, Event]], event: Event) -> bool:
+    def _merge(
+        self, key: K, waiting: list[tuple[int, Event | OrderedCall[K]]], event: Event
+    ) -> bool:
         ticket, before = waiting[-1]
+        if not isinstance(before, Event):
+            return False
         if before.object.uid != event.object.uid or before.action is _DELETE:
             return False
         if (before.action is _CREATE or event.action is _DELETE) and self._is_known(key, before):
             return False
         both = coalesced(before, event)
+        if both is None and len(waiting) > 1 and not isinstance(waiting[-2][1], Event):
+            return False  # before the call, the object may have been unfollowed: see below
         self.merged_count += 1
         if both is not None:
             self._on_dropped(key, event)
@@ -137,6 +171,7 @@ class CoalescingBuffer(Generic[K]):
         dropped = event
         if waiting and not event.is_unfollowed:
             ticket, last = waiting[-1]
+            assert isinstance(last, Event)
             if last.is_unfollowed and last.object.uid == event.object.uid:
                 # It was left and followed again: that it is deleted must be the last word.
                 waiting[-1], dropped = (ticket, event), last

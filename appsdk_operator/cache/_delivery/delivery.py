@@ -14,12 +14,12 @@ import random
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, final
 
 from appsdk_operator.cache._delivery.batches import Batch, BatchQueue
-from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer
+from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, OrderedCall
 from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
@@ -182,6 +182,12 @@ class EventSource:
     def on_events(self, events: Sequence[Event]) -> None:
         """Queue events, in order."""
         self._delivery.put(self, events)
+
+    def call_in_order(
+        self, keys: Iterable[DeliveryKey], call: Callable[[DeliveryKey], float | None]
+    ) -> Collection[DeliveryKey]:
+        """As :meth:`Delivery.call_in_order`."""
+        return self._delivery.call_in_order(self, keys, call)
 
     def on_initial_list_end(self) -> None:
         """Record that the last initial event is in the queue."""
@@ -407,6 +413,41 @@ class Delivery:
                 ready = self._put_by_object(source, zip(tickets, events, strict=True))
             if ready:
                 self._queue.add_all([key for key, _ in ready], tickets=[t for _, t in ready])
+
+    def call_in_order(
+        self,
+        source: EventSource,
+        keys: Iterable[DeliveryKey],
+        call: Callable[[DeliveryKey], float | None],
+    ) -> Collection[DeliveryKey]:
+        """Call ``call`` once for each object: after its events so far, before all later ones.
+
+        Args:
+            source: whose objects.
+            keys: the objects. Objects with events that wait or are handled now are added to them.
+            call: called as the handler is, in a worker.
+
+        Returns:
+            The keys of all objects; none after the stop or the removal of ``source``.
+        """
+        with self._lock:
+            if self._is_stopped or source.is_removed:
+                return ()
+            found = dict.fromkeys((*keys, *self._unfinished(source)))
+            queued, put = OrderedCall(call), self._pending.put_call
+            tickets = dict(zip(found, self._queue.tickets(len(found)), strict=True))
+            ready = [key for key, ticket in tickets.items() if put(key, ticket, queued)]
+            self._queue.add_all(ready, tickets=[tickets[key] for key in ready])
+        return found
+
+    def _unfinished(self, source: EventSource) -> Iterable[DeliveryKey]:
+        """With the lock held: objects with events that wait or are handled, and maybe others."""
+        yield from (key for key in self._pending.pending_keys() if key.source is source)
+        for namespace, name in self._line.unfinished_objects_of(source):
+            yield DeliveryKey(source, namespace, name)
+        for kind, namespace, name in self._handled_now:
+            if kind == source.kind:
+                yield DeliveryKey(source, namespace, name)
 
     def _oldest_in_line(self) -> float | None:
         with self._lock:
@@ -762,7 +803,7 @@ class Delivery:
         delay: float | None = None
         has_returned = False
         try:
-            delay = self._handle(key, event)
+            delay = event.make(key) if type(event) is OrderedCall else self._handle(key, event)
             has_returned = True
         finally:
             waiting = self._open(key, found, delay, initial=event is not None and event.is_initial)

@@ -804,6 +804,11 @@ class InformerAccess:
         if events is None:
             registration.has_list_end = True
 
+    def sent_to(self, sink: BatchHandler) -> Sequence[Object]:
+        """With :attr:`lock` held: the objects of which ``sink`` was sent the current state."""
+        is_attached = any(each.sink is sink for each in self.registrations)
+        return self._store.list() if is_attached else ()
+
     def report_failures(self) -> None:
         """Report what handlers raised; without any lock held, because ``on_error`` is user code."""
         with self.lock:

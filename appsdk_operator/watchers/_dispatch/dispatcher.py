@@ -6,10 +6,11 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from threading import get_ident
 from typing import Any, TypeAlias, final
 
-from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
+from appsdk_operator.cache import DeliveryKey, Event, EventSource, ResourceAction
 from appsdk_operator.controllers import (
     FinalizerError,
     Outcome,
@@ -17,6 +18,7 @@ from appsdk_operator.controllers import (
     compact_reason,
     sole_error,
 )
+from appsdk_operator.resource import Object
 from appsdk_operator.runtime import (
     NO_MEMORY,
     ActivityLog,
@@ -88,62 +90,92 @@ class Dispatcher:
         self._pending: dict[_ObjectId, tuple[PendingCalls, ...]] = {}
         self._has_handled_event = False
         self._is_stopped = False
-        self._is_adding = False
+        # Guards what the targets were not shown yet. Held while one is added late, together with
+        # locks of informers: a worker that holds one of those must not take it.
+        self._showing = threading.Lock()
 
     def add(
         self,
         target: RegisteredTarget,
-        present: Callable[[], Iterable[tuple[EventSource, Lister]]],
-    ) -> list[DeliveryKey]:
-        """Register a target, and schedule a first call for each object in the ``present`` stores.
+        show_present: Callable[[str, Callable[[EventSource, Sequence[Object]], None]], None],
+    ) -> None:
+        """Register a target, whose first calls are for the objects that exist.
 
-        Returns:
-            The keys of those objects, which are due.
+        The first call for an object waits in line with its events. Those before it are not for the
+        target, and those after it are.
+
+        Args:
+            target: the target.
+            show_present: calls a function for each source of a kind with its objects, while no
+                event can come.
 
         Raises:
             ValueError: it conflicts with another target.
         """
         target.call_metrics = self._metrics.add_kind(target.kind, target.role)
         target.failures = self._failures.log
-        keys = []
-        with self._lock:
-            for other in self._registered.items(target.kind):
-                target.check_finalizers(other)
-            # An event is handled with the list before or after this block, and stores have each
-            # object before its event comes, so the new target misses none. Before the first event
-            # there is nothing to miss.
-            self._is_adding = self._has_handled_event
-            try:
+        with self._showing:
+            with self._lock:
+                for other in self._registered.items(target.kind):
+                    target.check_finalizers(other)
+                # Before the first event there is nothing to show.
                 if self._has_handled_event:
-                    now = self._clock.monotonic()
-                    for source, store in present():
-                        target.delivered.setdefault(source, {})
-                        for found in store.list():
-                            obj = found if source.view is None else found.viewed_as(source.view)
-                            key = source.key_of(obj)
-                            calls = self._calls_of(key, target)
-                            calls.add_first(source, target.read(obj), now, store)
-                            keys.append(key)
+                    target.not_shown = {}
+                # From now on workers find it, and wait for the end of the outer block.
                 self._registered.add_item(target.kind, target)
-            finally:
-                self._is_adding = False
-        return keys
+            if target.not_shown is None:
+                return
+            try:
+                show_present(target.kind, partial(self._put_first_calls, target))
+            except BaseException:
+                with self._lock:
+                    target.is_removed = True
+                    self._registered.remove_items(target.kind, lambda each: each is target)
+                raise
+            target.not_shown = target.not_shown or None
+
+    def _put_first_calls(
+        self, target: RegisteredTarget, source: EventSource, present: Sequence[Object]
+    ) -> None:
+        objects = {source.key_of(obj): obj for obj in present}
+        assert target.not_shown is not None
+        for key in source.call_in_order(objects, partial(self._show, target)):
+            target.not_shown[key] = objects.get(key)
+
+    def _is_not_shown(self, target: RegisteredTarget, key: DeliveryKey) -> bool:
+        """Whether the events of an object are not for the target yet."""
+        with self._showing:
+            return target.not_shown is not None and key in target.not_shown
+
+    def _show(self, target: RegisteredTarget, key: DeliveryKey) -> float | None:
+        """Make the first call of a late target for an object, whose later events it gets, too."""
+        with self._showing:
+            waiting = target.not_shown
+            obj = waiting.pop(key, None) if waiting else None
+            target.not_shown = waiting or None
+        if self._is_stopped:
+            return None
+        if obj is not None and not target.is_removed:
+            source = key.source
+            event = Event(_CREATE, obj, None, True)
+            event = target.read_event(
+                event if source.view is None else event.viewed_as(source.view)
+            )
+            calls = _of_target(target, self._pending_of(key))
+            if calls is not None:
+                self._react(calls, source, event, is_concerned=True)
+            else:
+                trigger = event if target.takes_events else target.request_of(event)
+                self._call(source, target, trigger)
+        return self._run_pending(key)
 
     def is_known(self, key: DeliveryKey, event: Event) -> bool:
         """Whether a waiting event must not be merged with later ones.
 
-        So are the creation of an object that a late target has got from a store, or soon will, or
-        that was handled before this process; and an update that takes a finalizer off.
-        Without the lock, which :meth:`add` holds for long.
+        So are the creation of an object that was handled before this process, and an update that
+        takes a finalizer off.
         """
-        uid, targets = event.object.uid, self._registered.items(key.source.kind)
-        if any(target.must_see(event) for target in targets):
-            return True
-        return event.action is _CREATE and (
-            self._is_adding
-            or any(calls.has_first(uid) for calls in self._pending_of(key))
-            or any(target.delivered.has(key, uid) for target in targets)
-        )
+        return any(target.must_see(event) for target in self._registered.items(key.source.kind))
 
     def remove(
         self, handler: ResourceWatcher | ResourceReconciler | None, kind: str, role: Role
@@ -172,9 +204,11 @@ class Dispatcher:
 
     def forget(self, source: EventSource) -> None:
         """Drop the pending calls for objects of ``source``."""
+        with self._showing:
+            for target in self.registered():
+                left = {k: v for k, v in (target.not_shown or {}).items() if k.source is not source}
+                target.not_shown = left or None
         with self._lock:
-            for _, _, target in self._registered.all_items():
-                target.delivered.pop(source, None)
             for calls in self._all_calls():
                 calls.forget(source)
             self._drop_empty(list(self._pending))
@@ -261,9 +295,8 @@ class Dispatcher:
         if not self._has_handled_event:
             with self._lock:
                 self._has_handled_event = True
-        # In this order and without the lock, see add(): a reader that finds the new target finds
-        # its first calls too; one that does not find it handles an event from before, whose object
-        # is in the stores.
+        # Without the lock, see add(): who does not find a new target handles an event from before
+        # its first call.
         targets = self._registered.items(source.kind)
         pending = self._pending_of(source.key_of(event.object)) if self._pending else ()
         if pending and len(targets) == 1 and targets[0].steady is not None:
@@ -286,10 +319,14 @@ class Dispatcher:
                 event = target.read_event(event)
             if target.is_removed:
                 continue
+            if target.not_shown is not None and self._is_not_shown(
+                target, source.key_of(event.object)
+            ):
+                continue
             if (
                 target.steady is not None
                 and event.action is _UPDATE
-                and not (pending or target.delivered)
+                and not pending
                 and (steady := target.steady(event)) is not None
             ):
                 if steady is not False:
@@ -298,10 +335,7 @@ class Dispatcher:
             is_concerned = target.selective is None or not target.is_unconcerned_by(event)
             if pending and (calls := _of_target(target, pending)) is not None:
                 self._react(calls, source, event, is_concerned=is_concerned)
-            elif (
-                not target.delivered
-                or target.delivered.accept(source.key_of(event.object), event, None)
-            ) and is_concerned:
+            elif is_concerned:
                 # The usual path: nothing is pending.
                 trigger = event if target.takes_events else target.request_of(event)
                 self._call(source, target, trigger, is_sole=is_sole)
@@ -324,7 +358,7 @@ class Dispatcher:
         (call,) = calls
         is_alone = (
             pending[0].target is target
-            and not (target.is_removed or target.delivered)
+            and not target.is_removed
             and call.reason is CallReason.REQUEUE
             and call.source is source
             and call.latest.uid == event.object.uid
@@ -338,9 +372,9 @@ class Dispatcher:
         now = self._clock.monotonic()
         with self._lock:
             if is_concerned:
-                reaction = calls.event(source.key_of(event.object), event, now)
+                reaction = calls.event(source, event, now)
             else:
-                reaction = calls.pass_over(source.key_of(event.object), event)
+                reaction = calls.pass_over(source, event)
         for retry in reaction.retries:
             is_dropped = self._is_dropped(retry, event)
             with self._lock:
@@ -391,9 +425,8 @@ class Dispatcher:
 
     def _start(self, calls: PendingCalls, call: PendingCall, *, is_retry: bool = False) -> None:
         """Make a pending call, unless there is no need any more."""
-        has_left_store = call.has_left_store
         with self._lock:
-            request = calls.start(call, has_left_store=has_left_store)
+            request = calls.start(call)
         if request is None:
             return
         target = calls.target
@@ -407,8 +440,6 @@ class Dispatcher:
         with self._lock:
             for calls in self._pending_of(key):
                 calls.forget(key.source)
-            for target in self._registered.items(key.source.kind):
-                target.delivered.forget(key)
         return self._run_pending(key)
 
     def _call(

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, final
 import attrs
 from msgspec import structs
 
-from appsdk_operator.cache import DeliveryKey, Event, EventSource, Lister, ResourceAction
+from appsdk_operator.cache import Event, EventSource, ResourceAction
 from appsdk_operator.resource import Object, is_older_version
 from appsdk_operator.runtime import ACTION_WORDS, error_text
-from appsdk_operator.watchers._dispatch.delivered_versions import goes_back
 from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
 from appsdk_operator.watchers._level_based import Waiting
@@ -23,12 +22,17 @@ from appsdk_operator.watchers._retry import is_asked_again
 _CREATE, _DELETE, _RESYNC = ResourceAction.CREATE, ResourceAction.DELETE, ResourceAction.RESYNC
 
 
+def goes_back(event: Event) -> bool:
+    """Whether the event goes to an older version, as after a restore of the server."""
+    old = event.old
+    return old is not None and is_older_version(event.object.resource_version, old.resource_version)
+
+
 class CallReason(enum.Enum):
     """Why a call is pending."""
 
     FIRST = "first"
-    """The target was added late and the object existed already, or the object is new and its
-    predecessor's deletion is pending."""
+    """The object is new, and its predecessor's deletion is pending."""
     RETRY = "retry"
     """The last call failed."""
     REQUEUE = "requeue"
@@ -66,21 +70,11 @@ class PendingCall:
     """The name of the function; ``""`` if only the target knows it."""
     cause: str = ""
     """What it is called for; ``""``: the action."""
-    store: Lister | None = None
-    """For the first call of a late target: the store that the object was found in."""
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the target's first call for the object."""
+        """Whether it is the target's first call for the object, which waits for another one."""
         return self.reason is CallReason.FIRST
-
-    @property
-    def has_left_store(self) -> bool:
-        """Whether the object of a first call has left the store, so that it needs no call."""
-        if self.store is None:
-            return False
-        present = self.store.get(self.latest.name, self.latest.namespace)
-        return present is None or present.uid != self.latest.uid
 
     def request(self) -> ReconcileRequest:
         """The request for the call."""
@@ -114,15 +108,9 @@ class PendingCall:
             self.due = other.due if self.due is None else min(self.due, other.due)
 
     def update_latest(self, event: Event) -> None:
-        """Take the object's state from ``event`` if it is newer.
-
-        A late target may have a newer one already than the events that waited when it was added.
-        """
-        obj, latest = event.object, self.latest
-        if obj.uid == latest.uid and (
-            goes_back(event) or not is_older_version(obj.resource_version, latest.resource_version)
-        ):
-            self.latest = obj
+        """Take the object's state from ``event``."""
+        if event.object.uid == self.latest.uid:
+            self.latest = event.object
 
 
 class Reaction(NamedTuple):
@@ -148,15 +136,14 @@ class PendingCalls:
     (:meth:`due`, :meth:`start`), the outcome of a call (:meth:`failed`, :meth:`requeued`) and that
     an informer is gone (:meth:`forget`). An event leads to the first of these that applies:
 
-    1. Nothing, if it is older than what a late target got.
-    2. Nothing, if a call for the object failed terminally and the event does not change what the
+    1. Nothing, if a call for the object failed terminally and the event does not change what the
        object asks for. A deletion does.
-    3. Nothing yet, if the deletion of an earlier object of the name is pending: the two share their
+    2. Nothing yet, if the deletion of an earlier object of the name is pending: the two share their
        name, and a watcher that works by name would create the new object's resources and then
        delete them. A first call follows that deletion, unless the object has gone by then.
-    4. For a resync: the calls that were given up, and requeues, but no retries; the resync itself
+    3. For a resync: the calls that were given up, and requeues, but no retries; the resync itself
        if no call is pending.
-    5. Its call, which is the first one if that is pending, and not made for an object that has
+    4. Its call, which is the first one if that is pending, and not made for an object that has
        gone before its first call. It replaces what is pending, except for retries that the dequeue
        policy keeps.
 
@@ -170,9 +157,9 @@ class PendingCalls:
         self.calls: tuple[PendingCall, ...] = ()
         """The pending calls, oldest first; replaced at each change."""
 
-    def event(self, key: DeliveryKey, event: Event, now: float) -> Reaction:
+    def event(self, source: EventSource, event: Event, now: float) -> Reaction:
         """An event of the object, with the types of the target."""
-        source, action = key.source, event.action
+        action = event.action
         self._update_latest(source, event)
         own = [call for call in self.calls if call.source is source]
         first = next((call for call in own if call.is_first), None)
@@ -180,13 +167,6 @@ class PendingCalls:
             # Its predecessor may have been another informer's, or itself, before it left for here.
             own += [c for c in self.calls if c.action is _DELETE and c.source is not source]
         same = [call for call in own if call.latest.uid == event.object.uid]
-        if not self.target.delivered.accept(key, event, None if first is None else first.seen):
-            if action is _CREATE and self.target.delivered.has(key, event.object.uid):
-                # It was shown here already, and is not gone from where it was before.
-                for call in same:
-                    if call.action is _DELETE and call.source is not source:
-                        self._remove(call)
-            return _NOTHING
         is_in_vain = any(c.is_terminal and not self._is_changed(c, event) for c in same)
         if is_in_vain and action is not _DELETE and self.target.level_based is None:
             return _NOTHING
@@ -194,22 +174,20 @@ class PendingCalls:
             if action is _DELETE:
                 self._remove(first)
             elif first is None:
-                self.add_first(source, event.object, now)
+                request = ReconcileRequest(action=_CREATE, object=event.object)
+                self._add(CallReason.FIRST, source, request, due=now)
             return _NOTHING
         if action is _RESYNC:
             return self._resync(event, same)
         return self._deliver(event, own, same, first)
 
-    def pass_over(self, key: DeliveryKey, event: Event) -> Reaction:
+    def pass_over(self, source: EventSource, event: Event) -> Reaction:
         """An event that the target's ``concerns`` filters out, assuming that its calls succeeded.
 
         So it leads to a call only if one failed terminally, and if it changes what the object asks
         for.
         """
-        source = key.source
         self._update_latest(source, event)
-        if not any(call.is_first and call.source is source for call in self.calls):
-            self.target.delivered.accept(key, event, None)
         if self.target.level_based is not None:
             return _NOTHING
         own = (c for c in self.calls if c.source is source and c.latest.uid == event.object.uid)
@@ -236,20 +214,16 @@ class PendingCalls:
         dues = [c.due for c in self.calls if c.due is not None and not self._is_deferred(c)]
         return min(dues, default=None)
 
-    def start(self, call: PendingCall, *, has_left_store: bool = False) -> ReconcileRequest | None:
+    def start(self, call: PendingCall) -> ReconcileRequest | None:
         """Take a pending call out to make it.
 
-        None if it is no longer pending, has to wait for a deletion, or is no longer needed: its
-        object has left the store, or another call of an opinionated target has succeeded with its
-        ``add``.
+        None if it is no longer pending, has to wait for a deletion, or is no longer needed: another
+        call of an opinionated target has succeeded with its ``add``.
         """
         if call not in self.calls or self._is_deferred(call):
             return None
-        if call.is_first and not has_left_store:
-            # Before it is removed: an event must find one or the other.
-            self.target.delivered.note(call.source.key_of(call.latest), call.latest)
         self._remove(call)
-        return None if has_left_store or self._is_added(call) else call.request()
+        return None if self._is_added(call) else call.request()
 
     def failed(
         self,
@@ -304,20 +278,9 @@ class PendingCalls:
         ]
         self.calls = tuple(kept)
 
-    def add_first(
-        self, source: EventSource, obj: Object, now: float, store: Lister | None = None
-    ) -> None:
-        """Schedule the first call for an object, which existed before or has to wait."""
-        request = ReconcileRequest(action=_CREATE, object=obj)
-        self._add(CallReason.FIRST, source, request, due=now, store=store)
-
     def forget(self, source: EventSource | None = None) -> None:
         """Drop the calls for an informer's events; without one, all calls."""
         self.calls = tuple(c for c in self.calls if source is not None and c.source is not source)
-
-    def has_first(self, uid: str) -> bool:
-        """Whether the first call for this object is pending."""
-        return any(call.is_first and call.latest.uid == uid for call in self.calls)
 
     def to_json(self, now: float) -> list[dict[str, Any]]:
         """The calls for a debug page, as JSON values."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, final
 
-from appsdk_operator.cache import Event, ResourceAction
+from appsdk_operator.cache import DeliveryKey, Event, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import (
@@ -20,7 +20,6 @@ from appsdk_operator.runtime import (
 )
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._checks import check_returned
-from appsdk_operator.watchers._dispatch.delivered_versions import DeliveredVersions
 from appsdk_operator.watchers._dispatch.metrics import CallMetrics, Role
 from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
 from appsdk_operator.watchers._level_based import CalledFunction, LevelBased, SteadyCall
@@ -53,13 +52,13 @@ class RegisteredTarget:
 
     __slots__ = (
         "call_metrics",
-        "delivered",
         "failures",
         "handler",
         "has_time_limits",
         "is_removed",
         "kind",
         "level_based",
+        "not_shown",
         "selective",
         "steady",
         "takes_events",
@@ -96,7 +95,10 @@ class RegisteredTarget:
         """The log for failures of :attr:`selective`; the controller's once it was added."""
         self.call_metrics: Mapping[ResourceAction, CallMetrics] = {}
         """Its metrics by action, shared by all targets of its role and kind."""
-        self.delivered = DeliveredVersions()
+        self.not_shown: dict[DeliveryKey, Object | None] | None = None
+        """For a target that was added late: the objects whose events are not for it yet.
+
+        With the state of the first call; None: the object has gone, so there is none."""
 
     @property
     def is_by_key(self) -> bool:

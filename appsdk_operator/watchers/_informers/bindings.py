@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from appsdk_operator.cache import Delivery, EventSource, Followed, Health, Lister
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, StopSignal
 from appsdk_operator.watchers._dispatch.dispatcher import Dispatcher
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics
@@ -143,12 +143,26 @@ class InformerBindings:
         kinds = (getattr(one.kind, "qualified_name", one.source.kind) for one in self._bindings)
         return tuple(dict.fromkeys(kinds))
 
-    def stores(self, kind: str) -> Sequence[tuple[EventSource, Lister]]:
-        """The local copies whose objects watchers of ``kind`` may have got already."""
+    def stores(self, kind: str) -> Sequence[Lister]:
+        """The local copies of ``kind``."""
         if self._closed.is_set():
             return ()
         of_kind = [one for one in self._bindings if one.source.kind == kind]
-        return [(one.source, informer.store) for one in of_kind for informer in one.informers]
+        return [informer.store for one in of_kind for informer in one.informers]
+
+    def show_present(
+        self, kind: str, show: Callable[[EventSource, Sequence[Object]], None]
+    ) -> None:
+        """Call ``show`` for each source of ``kind``, with the objects that it has got so far.
+
+        The source gets no event during the call. Informers of other packages have no local copy
+        that could be shown.
+        """
+        for one in () if self._closed.is_set() else self._bindings:
+            is_foreign = isinstance(one, OwnedInformer) and not one.informers
+            if one.source.kind == kind and not is_foreign:
+                with one.paused() as present:
+                    show(one.source, present)
 
     def healths(self) -> Sequence[Health]:
         """The health of each informer."""
