@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -92,6 +93,52 @@ def authorization(config: ClientConfig) -> str | None:
 
 
 # -- which one ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("proxy", ["", "http://proxy.test:3128"])
+def test_in_a_pod_no_yaml_is_loaded_and_no_other_http_client_but_for_a_proxy(pod, proxy):
+    code = """
+import sys
+from appsdk_operator import Client, ClientConfig
+from appsdk_operator.client._auth import service_account
+service_account._SERVICE_ACCOUNT = sys.argv[1]
+config = ClientConfig.load()
+print(config.proxy_url, config.token_file == sys.argv[1] + "/token")
+heavy = ("yaml", "http.client", "email", "tempfile", "encodings.idna", "kubernetes")
+print(*(name for name in heavy if name in sys.modules))
+"""
+    variables = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+    variables |= {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    variables |= {"HTTPS_PROXY": proxy} if proxy else {}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(pod)],
+        env=variables,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    found, loaded = done.stdout.splitlines()
+    assert found == f"{proxy or None} True"
+    assert ("http.client" in loaded) is bool(proxy)
+    assert "yaml" not in loaded
+
+
+def test_a_name_of_a_host_loads_no_tables_of_international_names():
+    code = """
+import sys
+from appsdk_operator import Client, ClientConfig
+from appsdk_operator.client import TransportError
+with Client(ClientConfig(server="https://localhost:1", max_retries=0)) as client:
+    try:
+        client.request("GET", "/version")
+    except TransportError:
+        print("encodings.idna" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "False\n"
 
 
 def test_the_first_configuration_that_is_there_is_used(monkeypatch, tmp_path, pod):
