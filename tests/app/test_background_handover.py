@@ -148,7 +148,7 @@ def lived(app: App, moves: list[tuple[str, Any]], seed: int = 0) -> Runs:
     with World(THING, app, replicas=2, seed=seed) as world:
         RUNS[:] = [runs] = [Runs(world)]
         world.create("a", labels={"color": "red"})
-        world.run(30.0)
+        world.run(20.0)
         for what, value in moves:
             move(world, what, value)
         world.run(120.0)
@@ -177,7 +177,7 @@ def lived(app: App, moves: list[tuple[str, Any]], seed: int = 0) -> Runs:
 @example(is_async=True, slow=20.0, moves=[("cut off", 0), ("cut off", 1)], seed=0)
 @example(is_async=False, slow=20.0, moves=[("restart", 0), ("restart", 1)], seed=0)
 @example(is_async=False, slow=2.0, moves=[("make anew", 0), ("crash", 0)], seed=0)
-@example(is_async=True, slow=2.0, moves=[("pause", 1.0), ("paint", "blue")], seed=0)
+@example(is_async=True, slow=2.0, moves=[("pause", 30.0), ("paint", "blue")], seed=0)
 def test_at_most_one_runs_for_an_object_in_all_replicas(
     is_async: bool, slow: float, moves: list[tuple[str, Any]], seed: int
 ) -> None:
