@@ -120,6 +120,7 @@ def test_a_call_comes_after_the_events_so_far_and_before_all_later_ones(steps, m
         subject.step()
     assert not any(subject.waiting.values())
     assert not any(subject.unfinished.values())
+    assert not any(source.initial_left for source in subject.sources)
     subject.delivery.stop()
 
 

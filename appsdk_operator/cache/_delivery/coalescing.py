@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, Generic, TypeVar, final
-
-import attrs
+from typing import Generic, TypeVar, final
 
 from appsdk_operator.cache._events import Event, ResourceAction
 
@@ -20,13 +18,17 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 
 
 @final
-@attrs.frozen(eq=False)
 class OrderedCall(Generic[K]):
     """A call in the order of an object's events; what comes before and after it never merges."""
 
-    make: Callable[[K], float | None]
-    """Called with the key, as the handler is with an event."""
-    is_initial: ClassVar[bool] = False
+    __slots__ = ("make",)
+
+    is_initial = True
+    """No event, but with this a worker that looks at events need not ask each what it is."""
+
+    def __init__(self, make: Callable[[K], float | None]) -> None:
+        self.make = make
+        """Called with the key, as the handler is with an event."""
 
 
 def coalesced(before: Event, event: Event) -> Event | None:

@@ -800,13 +800,18 @@ class Delivery:
             event = self._pending.take(key, ticket)
         if self._room.waiting:
             self._room.wake()
+        is_initial = event is not None and event.is_initial
         delay: float | None = None
         has_returned = False
         try:
-            delay = event.make(key) if type(event) is OrderedCall else self._handle(key, event)
+            if is_initial and isinstance(event, OrderedCall):
+                is_initial = False
+                delay = event.make(key)
+            else:
+                delay = self._handle(key, event)  # type: ignore[arg-type]  # no call: see is_initial
             has_returned = True
         finally:
-            waiting = self._open(key, found, delay, initial=event is not None and event.is_initial)
+            waiting = self._open(key, found, delay, initial=is_initial)
             if waiting or not has_returned:
                 self._queue.done(key)
                 self._let_go_of(waiting)
