@@ -130,7 +130,7 @@ def pytest_collection() -> Generator[None, object, object]:
         # A full collection would take half a second of a test otherwise.
         gc.freeze()
         # An operator and its server are cycles. Collected while a test still uses them, they are
-        # gone through once more: with 2000, a fifth of the time of simulated histories.
+        # gone through once more: with 2000, that is a twentieth of simulated histories.
         gc.set_threshold(10_000, 10, 100)
         gc.enable()
 
