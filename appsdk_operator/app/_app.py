@@ -184,9 +184,10 @@ class App:
 
     So no change is lost to a later one. A failure delays only the function that failed. A call that
     the retry policy gave up is due again when the object changes. For one object, the functions of
-    a kind run one at a time, in the order of their declaration. They share one finalizer; a kind
-    with ``on_update`` and ``every`` alone has none. The kit keeps the states in memory and, with
-    ``remember``, also on the objects.
+    a kind run one at a time, in the order of their declaration. They share one finalizer, on the
+    objects of an ``on_delete`` or ``background``. Elsewhere an annotation marks the objects for
+    which each ``on_add`` has succeeded. The kit keeps the states in memory and, with ``remember``,
+    also on the objects.
 
     :meth:`watch`, :meth:`reconciler`, :meth:`task` and the webhooks are layers over the packages
     below.
@@ -238,11 +239,12 @@ class App:
             with functions; False: for none; or a list of kinds. Default: for the kinds of
             :meth:`own` with an ``on_update``. It costs an annotation of at most 16 KiB, and one
             patch for each handled change.
-        handled_states: where the handled states are stored, see :class:`HandledStates`; default: in
-            the annotation ``<name>.appsdk-operator.io/handled`` of the object.
+        handled_states: where the handled states, and the marks of objects without a finalizer, are
+            stored, see :class:`HandledStates`; default: in the annotation
+            ``<name>.appsdk-operator.io/handled`` of the object.
         adopt: the operator with kopf that this App replaces, see :class:`Kopf`; default: none. The
             App takes the state that kopf has recorded as handled, and replaces kopf's finalizer by
-            its own. It does not start while a peer of kopf is alive.
+            its own mark. It does not start while a peer of kopf is alive.
         error_handler: called for each failed call of a watcher; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy; default
             30. For functions the App checks whether one is due.
@@ -510,14 +512,16 @@ class App:
         """Call the function for an object that was not handled before, until it has succeeded.
 
         The kit calls several functions of a kind in the order of their declaration, and retries
-        each one by itself. After a restart, the finalizer shows that an object was handled.
+        each one by itself. After a restart the App's mark shows that an object was handled: its
+        finalizer, where there is an ``on_delete`` or ``background`` for the object, and elsewhere
+        its annotation, see ``App(handled_states=…)``.
 
         Args:
             kind: the kind of the object.
-            where: a filter of the objects; default: all. An object that no longer matches keeps its
-                finalizer, and still gets ``on_delete``. If functions of the kind have different
-                filters, the function is called again after a restart, because the finalizer does
-                not show which function it was set for.
+            where: a filter of the objects; default: all. An object that no longer matches the one
+                of ``on_delete`` keeps its finalizer, and still gets ``on_delete``. If functions of
+                the kind have different filters, and a finalizer is the mark, the function is called
+                again after a restart: the finalizer does not show which function it was set for.
             retry: when a failed call is repeated; default: the App's ``retry_policy``.
             result: a field of the status, such as ``status.url``, to which the kit writes the
                 returned value unless the field has it already. None leaves the field as it is. If

@@ -461,18 +461,18 @@ def _records(
     manager: Manager,
     kind: Kind[Any, Any],
 ) -> Records | None:
-    """Where it is recorded what was handled of objects of a kind; None: nowhere."""
-    if not is_remembered(kind, assembly.declared, assembly.watchers.remember):
-        return None
+    """Where it is recorded what was handled of objects of a kind, as far as it has to be."""
+    keeps_states = is_remembered(kind, assembly.declared, assembly.watchers.remember)
     has_others = assembly.options.leader_election is not None
     if (states := assembly.watchers.handled_states) is not None:
-        return Records(kind, states, has_others=has_others)
+        return Records(kind, states, has_others=has_others, keeps_states=keeps_states)
     return AnnotationRecords(
         kind,
         manager.client,
         assembly.name,
         assembly.options.previous_names,
         has_others=has_others,
+        keeps_states=keeps_states,
     )
 
 

@@ -15,6 +15,8 @@ from appsdk_operator.watchers import is_asked_again
 DueCause: TypeAlias = Literal["add", "sync", "update", "delete", "every"]
 _ADDS: Final[tuple[DueCause, ...]] = ("add",)
 _BEGINNINGS: Final[tuple[DueCause, ...]] = ("add", "sync")
+_MARKED: Final[tuple[DueCause, ...]] = (*_BEGINNINGS, "delete")
+"""The causes of functions whose objects may have the finalizer."""
 
 
 class Function(msgspec.Struct, frozen=True, eq=False, kw_only=True):
@@ -71,9 +73,12 @@ class Progress(msgspec.Struct, eq=False):
     """For a timer whose call has failed: the time of the next one, as :attr:`tick`, and the seconds
     until then; None: not asked for."""
     is_concerned: bool = False
-    """For delete: whether the object was one of its objects at some time."""
+    """For delete: whether the object was one of its objects at some time, or may have been."""
+    is_held: bool = False
+    """For delete: whether it surely was, so that the object keeps the finalizer."""
     is_unsaved: bool = False
-    """For an update: whether it has succeeded since the last record was written."""
+    """For an update: whether a record is to be written before its next call, since it or an add has
+    succeeded."""
     is_changed: bool = False
     """For an update: whether the object differs from what an earlier process has handled, although
     nobody knows in what."""
@@ -94,6 +99,7 @@ class ObjectState:
         "_idler",
         "_is_known",
         "_is_paused",
+        "_keeps_states",
         "_others",
         "_relents",
         "_remembered",
@@ -120,6 +126,7 @@ class ObjectState:
         is_paused: Callable[[Object], bool] | None = None,
         others: Collection[Callable[[Object], bool]] = (),
         remembered: Handled | None = None,
+        keeps_states: bool = True,
     ) -> None:
         """The state at the first sight of an object.
 
@@ -133,11 +140,13 @@ class ObjectState:
                 None: none is paused.
             others: the objects of what else puts on the finalizer.
             remembered: what an earlier process has recorded of it; None: nothing.
+            keeps_states: whether a record has the states that updates have succeeded with.
         """
         self._functions = functions
         self._relents = relents
         self._is_paused = is_paused
         self._others = others
+        self._keeps_states = keeps_states
         self._first: Object | None = first
         self.present: Object = first
         """The newest state that was seen."""
@@ -158,7 +167,7 @@ class ObjectState:
         """When a record that could not be written may be tried again, in monotonic seconds. An
         update that it has to show waits until then."""
         # A finalizer does not say for which of several kinds of objects it was put.
-        wheres = [*(f.where for f in functions if protects(f)), *others]
+        wheres = [*(f.where for f in functions if f.cause in _MARKED), *others]
         is_one_where = len(set(map(id, wheres))) == 1
         for function, progress in zip(functions, self.progress, strict=True):
             if function.cause == "add":
@@ -196,7 +205,8 @@ class ObjectState:
         for number, function in enumerate(self._functions):
             name, progress = function.name, self.progress[number]
             if function.cause == "delete":
-                progress.is_concerned |= name in remembered.held or is_other_held
+                progress.is_held = name in remembered.held or is_other_held
+                progress.is_concerned |= progress.is_held
             elif function.cause == "add" and name in remembered.due:
                 progress.is_done = False
             elif function.cause == "add" and not remembered.is_new:
@@ -221,7 +231,7 @@ class ObjectState:
                 named["done" if progress.is_done else "due"].add(name)
             elif function.cause == "delete" and progress.is_concerned:
                 named["held"].add(name)
-            elif function.cause == "update":
+            elif function.cause == "update" and self._keeps_states:
                 handled = progress.handled
                 is_remembered = progress.is_changed or handled is self._restored.get(number)
                 if handled is not None and not is_remembered:
@@ -261,7 +271,7 @@ class ObjectState:
             progress.is_unsaved = False
 
     def unsaved(self) -> list[int]:
-        """The numbers of the updates that have succeeded since."""
+        """The numbers of the updates that have to wait for the record."""
         return [number for number, progress in enumerate(self.progress) if progress.is_unsaved]
 
     def see(self, obj: Object, *, goes_back: bool = False) -> Object:
@@ -292,7 +302,7 @@ class ObjectState:
         self._has_strangers = False
         for function, progress in zip(self._functions, self.progress, strict=True):
             if function.cause == "delete" and not progress.is_concerned:
-                progress.is_concerned = function.where(obj)
+                progress.is_concerned = progress.is_held = function.where(obj)
                 self._has_strangers |= not progress.is_concerned
                 self.has_news |= progress.is_concerned
 
@@ -354,7 +364,7 @@ class ObjectState:
         """
         return (
             self._is_known
-            and not self.is_protected_by(obj)
+            and not (self.is_marked_by(obj) or self.is_protected_by(obj))
             and not any(
                 progress.is_concerned or (progress.is_done and function.cause != "delete")
                 for function, progress in zip(self._functions, self.progress, strict=True)
@@ -362,10 +372,17 @@ class ObjectState:
         )
 
     def is_protected_by(self, obj: Object) -> bool:
-        """Whether a function needs to see the object's deletion, or that it was handled."""
+        """Whether a function has to clean up, or to end, before the object goes."""
         return any(
-            protects(function) and function.where(obj) for function in self._functions
+            function.cause == "delete" and (progress.is_held or function.where(obj))
+            for function, progress in zip(self._functions, self.progress, strict=True)
         ) or any(matches(obj) for matches in self._others)
+
+    def is_marked_by(self, obj: Object) -> bool:
+        """Whether a function needs to know that the object was handled."""
+        return any(
+            function.cause in _BEGINNINGS and function.where(obj) for function in self._functions
+        )
 
     @property
     def is_settled(self) -> bool:
@@ -436,13 +453,16 @@ class ObjectState:
             progress.next_time = now + pause
         elif function.cause == "update":
             progress.handled, progress.is_changed = obj, False
-            progress.is_unsaved = self.has_news = True
+            if self._keeps_states:
+                progress.is_unsaved = self.has_news = True
         else:
             self.has_news = True
             progress.is_done = True
             if not self.is_begun:
                 progress.handled = obj
                 self._begin_updates()
+            elif function.cause == "add":
+                self._save_before_updates()
         if self.has_times:
             self.has_times = any(
                 one.next_time is not None or one.failed_at is not None for one in self.progress
@@ -569,11 +589,28 @@ class ObjectState:
                 progress.handled, progress.is_changed = beginning, function.name in changed
         self.is_begun = self.has_news = True
         self._first = None
+        if not self._is_known and any(each.cause == "add" for each in self._functions):
+            self._save_before_updates()
+
+    def _save_before_updates(self) -> None:
+        """Otherwise a crash would repeat an add that an update has followed."""
+        for function, progress in zip(self._functions, self.progress, strict=True):
+            progress.is_unsaved |= function.cause == "update"
 
 
-def protects(function: Function) -> bool:
-    """Whether a function of this cause has the finalizer on its objects."""
-    return function.cause in ("add", "sync", "delete")
+def is_marked_by_record(
+    functions: Sequence[Function], others: Collection[Callable[[Object], bool]]
+) -> bool:
+    """Whether only a record can show that some objects were handled, as nothing cleans them up.
+
+    Args:
+        functions: those of a kind.
+        others: the objects of what else puts on the finalizer.
+    """
+    protected = {*others, *(each.where for each in functions if each.cause == "delete")}
+    return always not in protected and any(
+        each.cause in _BEGINNINGS and each.where not in protected for each in functions
+    )
 
 
 def always(obj: Object) -> bool:

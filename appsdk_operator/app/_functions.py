@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 import attrs
@@ -13,7 +13,7 @@ import msgspec
 
 from appsdk_operator.app._background import BackgroundRunner, Backgrounds, Relents
 from appsdk_operator.app._declarations import Background, Handler, Timer, name_of
-from appsdk_operator.app._due import Function, ObjectState, Step, always, protects
+from appsdk_operator.app._due import Function, ObjectState, Step, always, is_marked_by_record
 from appsdk_operator.app._each import Parts
 from appsdk_operator.app._handled import Handled, kept_paths
 from appsdk_operator.app._kopf import KopfStates
@@ -177,8 +177,11 @@ class KindFunctions:
     """A reconciler that calls the functions of an App for the objects of one kind.
 
     What is due is computed from the states that the functions have handled and the present one;
-    an event, a due time and a resync only say when to look. Each pass makes one call. One finalizer
-    serves all functions; none is put on where there is no ``add``, ``sync`` or ``delete``.
+    an event, a due time and a resync only say when to look. Each pass makes one call.
+
+    One mark shows the next process that an object was added, for all functions. Where something
+    cleans up, or ends before the object goes, it is the finalizer; elsewhere the record, and the
+    object has no finalizer. Where there is no ``add`` and no ``sync`` nobody needs a mark.
 
     Calls for one object must not overlap; otherwise thread-safe.
     """
@@ -213,12 +216,13 @@ class KindFunctions:
             clock: the controller's.
             finalizer: the finalizer of the kind.
             is_ready: for timers in a controller of their own: whether they may be called for an
-                object.
+                object, from then on.
             time_limit: seconds for a call of a function that has no limit of its own; None: none.
             paused: the objects for which nothing is called and nothing is written; None: none are.
             backgrounds: the functions that run as long as an object exists.
             runner_of: makes the runner of one.
-            records: where what was handled is recorded for the next process; None: nowhere.
+            records: where what was handled is recorded for the next process, if it has to be; None:
+                nowhere.
             adopted: what an operator with kopf has left on the objects; None: there was none.
             result_of: wraps what writes the results of a declaration.
             newest_of: the object of that name in the cache.
@@ -236,7 +240,7 @@ class KindFunctions:
         )
         self._wheres: list[tuple[Any, Callable[[Object], bool]]] = []
         self._is_ready = is_ready
-        self._records = records
+        self._ready = set[str]()
         names = _names_of(declared)
         self._functions = tuple(
             self._function(each, function_of(each), name)
@@ -265,7 +269,21 @@ class KindFunctions:
         )
         self._has_backgrounds = bool(backgrounds)
         self._has_idle = any(each.schedule.idle for each in self._functions)
-        self._protects = self._has_backgrounds or any(map(protects, self._functions))
+        self._protects = self._has_backgrounds or any(e.cause == "delete" for e in self._functions)
+        self._takes_off = self._writes and not self._protects
+        """Whether no finalizer of ours is to be on any object."""
+        self._marks = records is not None and is_marked_by_record(
+            self._functions, self._background_wheres
+        )
+        """Whether the record is the mark of some objects."""
+        self._keeps_states = records is not None and records.keeps_states
+        self._stores = self._keeps_states or self._marks
+        """Whether there are records of objects; an earlier version of the App may have had some."""
+        is_read = self._stores or any(e.cause in ("add", "sync") for e in self._functions)
+        self._records = records if is_read else None
+        # What an object at rest shows, if a change may take it off.
+        self._mark = b"" if self._records is None or self._protects else self._records.mark
+        self._has_mark = self._protects or bool(self._mark)
         self._is_paused: Callable[[Object], bool] | None = None
         if paused is not None:
             self._is_paused = self._filtered("paused", repr(kind), paused, on_failure=False)
@@ -281,7 +299,7 @@ class KindFunctions:
         )
         self._has_one_update = len(self._updates) == 1
         self._steady_finalizers: tuple[str, ...] = ()
-        self._may_settle = not (self._has_backgrounds or records is not None)
+        self._may_settle = not (self._has_backgrounds or self._keeps_states)
         self._newest_of = newest_of
         self._pauses = 0
         self._paused: dict[str, ObjectKey] = {}
@@ -299,8 +317,14 @@ class KindFunctions:
         return self
 
     def is_handled(self, obj: Object) -> bool:
-        """Whether each ``add`` has succeeded for the object, as far as its finalizers tell."""
-        return not self._protects or self._lifecycle.finalizer in obj.finalizers
+        """Whether each ``add`` has succeeded for the object, as far as its mark tells."""
+        if self._lifecycle.finalizer in obj.finalizers:
+            return True
+        if not self._marks:
+            return not self._protects
+        assert self._records is not None
+        handled = self._records.handled(self._records.stored(obj), obj)
+        return handled is not None and not handled.is_new
 
     def _where_of(self, declared: Handler | Timer | Background) -> Callable[[Object], bool]:
         where = declared.options.where
@@ -331,15 +355,30 @@ class KindFunctions:
                 name=key,
                 paths=kept_paths(when, self.kind),
             )
-        is_ready = self._is_ready
         return Function(
             cause="every",
-            where=matches if is_ready is None else lambda obj: is_ready(obj) and matches(obj),
+            where=matches if self._is_ready is None else self._once_ready(self._is_ready, matches),
             when=changes,
             schedule=declared.schedule,
             time=self._clock.time,
             function=function,
         )
+
+    def _once_ready(
+        self, is_ready: Callable[[Object], bool], matches: Callable[[Object], bool]
+    ) -> Callable[[Object], bool]:
+        """The objects of a timer, once they are ready."""
+        # That may ask a place of the program's, once for each object.
+        asked = self._filtered("handled_states", repr(self.kind), is_ready, on_failure=False)
+
+        def where(obj: Object) -> bool:
+            if obj.uid not in self._ready:
+                if not asked(obj):
+                    return False
+                self._ready.add(obj.uid)
+            return matches(obj)
+
+        return where
 
     def _filtered(
         self, option: str, name: str, given: Callable[..., bool], *, on_failure: bool = True
@@ -407,9 +446,11 @@ class KindFunctions:
         old, new = old.viewed_as(self.kind), new.viewed_as(self.kind)
         was_paused = new.uid in self._paused
         is_paused = self._note_paused(new)
-        is_stripped = not (
-            self._is_steady(old) and self._is_steady(new)
-        ) and self._lifecycle.note_change(old, new)
+        is_stripped = (
+            self._protects
+            and not (self._is_steady(old) and self._is_steady(new))
+            and self._lifecycle.note_change(old, new)
+        )
         if known is None:
             return True
         state = known.state
@@ -429,7 +470,11 @@ class KindFunctions:
             return True
         if is_older_version(new.resource_version, state.present.resource_version):
             return False  # from before what a pass has seen, in the answer to a write
-        if not self._is_steady(new) and self._is_newly_protected(known, old, new):
+        if (
+            self._protects
+            and not self._is_steady(new)
+            and self._is_newly_protected(known, old, new)
+        ):
             return True  # the finalizer is due, before a deletion can come
         if state.is_new_concern(new):
             return True  # a delete has to know of this state, even if the next one does not match
@@ -440,6 +485,8 @@ class KindFunctions:
         step = state.next(self._clock.monotonic(), new)
         if step is not None:
             known.foreseen = new, step
+            return True
+        if self._owes_mark(known, new):
             return True
         if known.recording is not None and self._is_record_due(known, new):
             return True
@@ -466,7 +513,14 @@ class KindFunctions:
                 old is not state.present
                 and is_older_version(version, state.present.resource_version)
             )
-            or (self._protects and obj.finalizers != self._steady_finalizers)
+            or (
+                self._has_mark
+                and (
+                    obj.finalizers != self._steady_finalizers
+                    if self._protects
+                    else self._mark not in obj.raw
+                )
+            )
         ):
             return None
         if self._is_paused is not None and (obj.uid in self._paused or self._is_paused(obj)):
@@ -554,6 +608,7 @@ class KindFunctions:
             and known.pauses == self._pauses
             and state.is_settled
             and known.write is _WRITTEN
+            and (known.recording is None or (known.is_marked and not state.has_news))
             and not (known.pause or known.parts or known.has_left)
             and state.next(self._clock.monotonic()) is None
             and self._lifecycle.is_at_rest(obj)
@@ -626,11 +681,14 @@ class KindFunctions:
                 known.is_marked = known.look_now = True
         elif not obj.is_deleting:
             self._call_next(known)
+            if self._owes_mark(known, known.state.present):
+                self._mark_by_record(known)
         known.write = write
         if known.recording is not None:
             self._record(known, known.recording)
-        if self._adopted is not None:
-            self._release(known, self._adopted)
+        is_left = self._takes_off and (obj.finalizers or known.release is not _WRITTEN)
+        if is_left or self._adopted is not None:
+            self._release(known)
 
     # What the next process has to know.
 
@@ -640,16 +698,25 @@ class KindFunctions:
         recording.sent = None
         if recording.is_loaded:
             return
-        recording.loaded = self._records.stored(obj)
-        remembered = self._records.handled(recording.loaded, obj)
+        remembered: Handled | None = None
+        if self._stores or not self._lifecycle.is_handled(obj):
+            recording.loaded = self._records.stored(obj)
+            remembered = self._records.handled(recording.loaded, obj)
+        if remembered is not None and not self._keeps_states:
+            kopfs = self._handled_by_kopf(obj)
+            states = {} if kopfs is None else kopfs.states
+            remembered = msgspec.structs.replace(remembered, states=states)
         if remembered is None:
             known.state = self._first_state_of(obj)
         else:
             is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
             # Somebody may have taken the finalizer off meanwhile.
             is_known = self._is_known(obj) or not (remembered.is_new or is_in_progress)
+            known.is_marked = is_known
             known.state = self._state_of(obj, is_known=is_known, remembered=remembered)
         recording.is_loaded = True
+        if not self._stores:
+            known.recording = None
 
     def _begin_again(self, known: _Known, obj: Object) -> None:
         """Go on from what another process has recorded, which the cache did not show yet."""
@@ -665,6 +732,7 @@ class KindFunctions:
         writes_record = isinstance(records, AnnotationRecords)
         if adopted is None and not writes_record:
             return None
+        has_states = writes_record and self._keeps_states
 
         def operations(obj: Object) -> list[dict[str, Any]]:
             found: list[dict[str, Any]] = []
@@ -673,7 +741,7 @@ class KindFunctions:
                 recording.sent = recording.tried = records.text_of(known.state.record(), obj)
                 found += records.operations(obj, recording.sent)
             if adopted is not None:
-                handled = writes_record or self._is_recorded(known)
+                handled = has_states or self._is_recorded(known)
                 found += adopted.removals(obj, handled=handled)
             return found
 
@@ -702,29 +770,61 @@ class KindFunctions:
 
     def _is_recorded(self, known: _Known) -> bool:
         """Whether nobody needs what kopf has recorded of the object any more."""
-        if known.recording is not None:
+        if known.recording is not None and self._keeps_states:
             return known.recording.written is not None and not known.state.has_news
         return known.state.is_complete and not known.state.owes_update
 
-    def _release(self, known: _Known, adopted: KopfStates) -> None:
-        """Take off what kopf has left on the object, its finalizer included.
+    # What no function needs.
+
+    def _removals(self, known: _Known, obj: Object, *, handled: bool) -> list[dict[str, Any]]:
+        """The operations that take off finalizers that no function needs, and what kopf has left.
+
+        Args:
+            known: of the object.
+            obj: the state that is patched.
+            handled: whether nobody needs the state that kopf has handled.
+        """
+        adopted, lifecycle = self._adopted, self._lifecycle
+        names, found = set(self._own_leftovers(known, obj)), list[dict[str, Any]]()
+        if adopted is not None:
+            if known.state.is_protected_by(obj) and lifecycle.names.isdisjoint(obj.finalizers):
+                return []  # ours takes its place first
+            found = adopted.removals(obj, handled=handled)
+            names.add(adopted.finalizer)
+        return [*found, *lifecycle.removals(obj, names)]
+
+    def _own_leftovers(self, known: _Known, obj: Object) -> Collection[str]:
+        """Our finalizers on an object that nothing cleans up, since an earlier version of the App
+        did, or had them as the mark."""
+        if not self._takes_off:
+            return ()
+        records, recording = self._records, known.recording
+        # With a record under our name, one with an earlier name is that of another operator.
+        is_first = (
+            self._marks
+            and records is not None
+            and recording is not None
+            and records.shown(obj, recording.loaded) is None
+        )
+        return self._lifecycle.own_on(obj, previous=is_first)
+
+    def _release(self, known: _Known) -> None:
+        """Take off what no function needs, unless that went with a record.
 
         Raises:
             FinalizerError: it could not be written.
         """
-        state, handled = known.state, self._is_recorded(known)
 
-        def operations(obj: Object) -> list[dict[str, Any]] | None:
-            is_bare = self._lifecycle.names.isdisjoint(obj.finalizers)
-            if is_bare and self._protects and state.is_protected_by(obj):
-                return None  # ours takes its place first
-            return adopted.removals(obj, handled=handled)
+        def operations(obj: Object) -> list[dict[str, Any]]:
+            return self._removals(known, obj, handled=self._is_recorded(known))
 
+        state, adopted = known.state, self._adopted
         obj = state.present
         is_left = (
             not obj.is_deleting
-            and adopted.may_be_on(obj)
-            and bool(adopted.finalizer in obj.finalizers or operations(obj))
+            and (bool(obj.finalizers) or (adopted is not None and adopted.may_be_on(obj)))
+            and not self._owes_mark(known, obj)
+            and bool(operations(obj))
         )
         if is_left and self._clock.monotonic() < known.release.next_time:
             return
@@ -734,6 +834,29 @@ class KindFunctions:
             if made is not None:
                 state.see(made.viewed_as(self.kind))
         known.is_releasing, known.release = False, _WRITTEN
+
+    # The mark where nothing cleans up.
+
+    def _owes_mark(self, known: _Known, obj: Object) -> bool:
+        """Whether a record has to show that an object in this state was handled."""
+        return (
+            self._marks
+            and not known.is_marked
+            and known.state.is_complete
+            and (known.state.is_marked_by(obj) or bool(self._own_leftovers(known, obj)))
+        )
+
+    def _mark_by_record(self, known: _Known) -> None:
+        """Write the record of an object that is handled from now on.
+
+        Raises:
+            RecordError: it could not be written.
+        """
+        recording = known.recording
+        assert recording is not None
+        if self._clock.monotonic() >= recording.write.next_time:
+            self._save(known, recording, known.state.record())
+            known.is_marked = True
 
     def _check_sure(self, recording: _Recording, present: Object) -> None:
         """Check that no other process has handled the object after the record that was loaded.
@@ -775,7 +898,7 @@ class KindFunctions:
         now = self._clock.monotonic()
         if state.has_news and not state.present.is_deleting and now >= recording.write.next_time:
             record = state.record()
-            is_worth_it = state.is_begun or record.held
+            is_worth_it = state.is_begun or record.held if self._keeps_states else known.is_marked
             if is_worth_it and state.next(now) is None:
                 self._save(known, recording, record)
 
@@ -807,8 +930,12 @@ class KindFunctions:
                 self._check_sure(recording, present)
                 recording.tried = text
 
+            def also(present: Object) -> list[dict[str, Any]]:
+                handled = self._keeps_states or self._is_recorded(known)
+                return self._removals(known, present, handled=handled)
+
             try:
-                self._records.store(obj, text, check)
+                made = self._records.store(obj, text, check, also)
             except PatchAbandonedError:
                 raise
             except Exception as error:
@@ -818,6 +945,8 @@ class KindFunctions:
                     f"not the call: {safe_text(error)}"
                 ) from error
             recording.is_sure = True
+            if made is not None and made.finalizers != obj.finalizers:
+                known.state.see(made.viewed_as(self.kind))
         recording.written, recording.write = text, _WRITTEN
         known.state.saved()
 
@@ -915,6 +1044,7 @@ class KindFunctions:
         with self._lock:
             known = self._known.pop(obj.uid, None)
             self._paused.pop(obj.uid, None)
+        self._ready.discard(obj.uid)
         if self._records is not None and known is not None and known.has_left:
             self._records.gone(obj)
 
@@ -1003,8 +1133,9 @@ class KindFunctions:
             self._save(known, recording, state.record())
         if recording.is_sure or cause not in ("add", "update"):
             return
-        # Before an add the finalizer was written.
-        newest = self._records.newest(state.present) if cause == "update" else None
+        # Before an add the finalizer was written, where it is the mark.
+        is_protected = cause == "add" and state.is_protected_by(state.present)
+        newest = None if is_protected else self._records.newest(state.present)
         if newest is not None:
             self._check_sure(recording, newest)
         recording.is_sure = True
@@ -1055,6 +1186,7 @@ class KindFunctions:
             is_paused=self._is_paused,
             others=self._background_wheres,
             remembered=remembered,
+            keeps_states=self._keeps_states,
         )
 
     def has_changed(self, obj: Object) -> bool | None:

@@ -223,17 +223,20 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def from_text(cls, text: str, obj: Object) -> Handled | None:
         """The record, if it is one of ``obj``; None for one of another object, such as that of
-        which it is a copy, in another API version, or in a form that this version does not know."""
+        which it is a copy, or in a form that this version does not know. A record of another API
+        version has no states."""
         try:
             data = decode_json(text.encode())
-            if (data["v"], data["uid"], data["api"]) != (_VERSION, obj.uid, obj.kind.version):
+            if (data["v"], data["uid"]) != (_VERSION, obj.uid):
                 return None
             entries = [HandledState.from_json(each) for each in data.get("states", ())]
+            # What another version has of an object cannot be compared.
+            of = data.get("of", {}) if data["api"] == obj.kind.version else {}
             return cls(
                 done=_names(data, "done"),
                 due=_names(data, "due"),
                 held=_names(data, "held"),
-                states={str(name): entries[at] for name, at in data.get("of", {}).items()},
+                states={str(name): entries[at] for name, at in of.items()},
                 is_new=bool(data.get("new")),
             )
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):

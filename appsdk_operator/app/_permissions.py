@@ -76,8 +76,10 @@ def _covers(wide: Permission, narrow: Permission) -> bool:
 def _of_watchers(declared: Declarations) -> Iterator[Permission]:
     for each in declared.watching:
         yield _on(each.kind, _FOLLOW, f"watchers get the events of {each.kind.plural}")
-        if isinstance(each, Handler) or _has_finalizer(each):
-            verbs = ("get", "patch")
+        verbs = ("get", "patch")
+        if isinstance(each, Handler):
+            yield _on(each.kind, verbs, f"functions mark the {each.kind.plural} that they handle")
+        elif _has_finalizer(each):
             yield _on(each.kind, verbs, f"a watcher has a finalizer on {each.kind.plural}")
 
 

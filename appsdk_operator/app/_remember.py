@@ -19,9 +19,10 @@ _log: Final = get_logger("appsdk_operator.app")
 class HandledStates(Protocol):
     """A store for the states that an App has handled, for ``App(handled_states=…)``.
 
-    It stores a text of at most 16 KiB for each object, in the App's own format. The App's workers
-    call the methods: for one object one at a time, for different objects at the same time. The
-    methods may block. If one raises, the App retries the call for that object.
+    It stores a text of at most 16 KiB for each object, in the App's own format. For objects without
+    a finalizer the text is also the mark that they were added. The App's workers call the methods:
+    for one object one at a time, for different objects at the same time. The methods may block. If
+    one raises, the App retries the call for that object.
     """
 
     def load(self, obj: Object[Any, Any], /) -> str | None:
@@ -43,17 +44,28 @@ class RecordError(Exception):
 class Records:
     """The records of the objects of one kind, in a place of the program's. Thread-safe."""
 
+    mark: bytes = b""
+    """What stands in the JSON of an object with a record; empty: it does not show."""
+
     def __init__(
-        self, kind: Kind[Any, Any], states: HandledStates | None, *, has_others: bool = False
+        self,
+        kind: Kind[Any, Any],
+        states: HandledStates | None,
+        *,
+        has_others: bool = False,
+        keeps_states: bool = True,
     ) -> None:
         """Records of ``kind`` in ``states``.
 
         Args:
             kind: of the objects.
             states: the place.
+            keeps_states: whether they have what updates have handled, and not only which objects
+                were added.
             has_others: whether other replicas have written until shortly before, so that the cache
                 may not show that yet.
         """
+        self.keeps_states: Final = keeps_states
         self._states = states
         self._has_others = has_others
         self._digests_only = (kind.group, kind.kind) == ("", "Secret")
@@ -81,15 +93,31 @@ class Records:
         del obj
         return loaded
 
-    def store(self, obj: Object, text: str, check: Callable[[Object], None]) -> None:
+    def store(
+        self,
+        obj: Object,
+        text: str,
+        check: Callable[[Object], None],
+        also: Callable[[Object], list[dict[str, Any]]],
+    ) -> Object | None:
         """Store the text, unless ``check`` of the state that it is written to raises.
+
+        Args:
+            obj: the object.
+            text: the record.
+            check: as above.
+            also: returns further operations for a patch of this very state of the object.
+
+        Returns:
+            The new state of the object, if it was patched.
 
         Raises:
             Exception: what the program's ``store`` raised.
         """
-        del check
+        del check, also
         assert self._states is not None
         self._states.store(obj, text)
+        return None
 
     def gone(self, obj: Object) -> None:
         """The object has left the server; an error is logged."""
@@ -119,6 +147,7 @@ class AnnotationRecords(Records):
         previous_names: Sequence[str],
         *,
         has_others: bool,
+        keeps_states: bool = True,
     ) -> None:
         """Records of the App ``name``, which had other names before.
 
@@ -128,12 +157,14 @@ class AnnotationRecords(Records):
             name: the App's.
             previous_names: its former names, whose records are replaced.
             has_others: as for :class:`Records`.
+            keeps_states: as there.
         """
-        super().__init__(kind, None, has_others=has_others)
+        super().__init__(kind, None, has_others=has_others, keeps_states=keeps_states)
         self._kind = kind
         self._client = client
         self._live = live_reader(client)
         self.key: Final = f"{name}{RECORD_SUFFIX}"
+        self.mark = self.key.encode()
         self._previous = tuple(f"{each}{RECORD_SUFFIX}" for each in previous_names if each != name)
 
     def stored(self, obj: Object) -> str | None:
@@ -163,7 +194,13 @@ class AnnotationRecords(Records):
         del loaded
         return obj.annotations.get(self.key)
 
-    def store(self, obj: Object, text: str, check: Callable[[Object], None]) -> None:
+    def store(
+        self,
+        obj: Object,
+        text: str,
+        check: Callable[[Object], None],
+        also: Callable[[Object], list[dict[str, Any]]],
+    ) -> Object | None:
         """Write the annotation, unless it has this text.
 
         Raises:
@@ -172,9 +209,16 @@ class AnnotationRecords(Records):
 
         def change(present: Object) -> list[dict[str, Any]]:
             check(present)
-            return self._guarded(present, text)
+            if present.is_deleting:
+                return []  # its functions of updates are not called any more
+            operations = self.operations(present, text)
+            if not operations:
+                return []
+            further = also(present)
+            guards = [*uid_guard(present), *([_version_test(present)] if further else ())]
+            return [*guards, *operations, *further]
 
-        guarded_patch(
+        return guarded_patch(
             obj,
             change,
             read=lambda: self._live.get(self._kind, obj.name, namespace=obj.namespace),
@@ -182,12 +226,6 @@ class AnnotationRecords(Records):
                 self._kind, obj.name, patch, namespace=obj.namespace
             ),
         )
-
-    def _guarded(self, present: Object, text: str) -> list[dict[str, Any]]:
-        if present.is_deleting:
-            return []  # its functions of updates are not called any more
-        operations = self.operations(present, text)
-        return [*uid_guard(present), *operations] if operations else []
 
     def is_missing(self, obj: Object) -> bool:
         """Whether the object has no record."""
@@ -208,7 +246,7 @@ class AnnotationRecords(Records):
                 {"op": "test", "path": path, "value": present},
                 {"op": "replace", "path": path, "value": text},
             ]
-        test = {"op": "test", "path": "/metadata/resourceVersion", "value": obj.resource_version}
+        test = _version_test(obj)
         if not annotations:
             add = {"op": "add", "path": "/metadata/annotations", "value": {self.key: text}}
             return [test, add]
@@ -216,6 +254,10 @@ class AnnotationRecords(Records):
             {"op": "remove", "path": _path(key)} for key in self._previous if key in annotations
         ]
         return [test, *removals, {"op": "add", "path": path, "value": text}]
+
+
+def _version_test(obj: Object) -> dict[str, Any]:
+    return {"op": "test", "path": "/metadata/resourceVersion", "value": obj.resource_version}
 
 
 def _path(key: str) -> str:

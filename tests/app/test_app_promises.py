@@ -471,6 +471,7 @@ def test_a_watcher_of_an_app_that_is_given_up_is_not_called_by_resyncs(told: Tol
 def test_a_failed_write_of_a_finalizer_is_repeated_although_functions_are_not(told: Told) -> None:
     app = App("thing-operator", retry_policy=never_retry)
     app.on_add(THING)(lambda thing: told.note("add"))
+    app.on_delete(THING)(nothing)
     with run(told, app) as world:
         world.write_faults += ["500"] * 4
         world.create("a", {"a": 1})
@@ -479,6 +480,18 @@ def test_a_failed_write_of_a_finalizer_is_repeated_although_functions_are_not(to
         assert [obj.finalizers for obj in world.objects()] == [
             ("example.com/thing-operator.v1.Thing",)
         ]
+
+
+def test_a_failed_write_of_a_record_is_repeated_although_functions_are_not(told: Told) -> None:
+    app = App("thing-operator", retry_policy=never_retry)
+    app.on_add(THING)(lambda thing: told.note("add"))
+    with run(told, app) as world:
+        world.write_faults += ["500"] * 4
+        world.create("a", {"a": 1})
+        world.run(1300)  # every 300 seconds at the latest
+        assert len(told.calls) == 1
+        (obj,) = world.objects()
+        assert list(obj.annotations) == ["thing-operator.appsdk-operator.io/handled"]
 
 
 def test_by_default_a_failing_function_is_called_until_it_succeeds(told: Told) -> None:

@@ -211,7 +211,7 @@ DEFECTS = [
         "succeeded",
         put_off_by_a_change,
         "timers: .*after the end of the last call",
-        [CREATE, "wait 30", CHANGE_A, "wait 30", CHANGE_B, "wait 90"],
+        [CREATE, "wait 30", "function fails", CHANGE_A, "wait 30", CHANGE_B, "wait 90"],
     ),
     Defect(
         ObjectState,

@@ -115,7 +115,7 @@ def test_each_function_is_repeated_alone_and_an_update_begins_with_the_oldest_of
         world.run(1)
         world.replace("a", {"a": 2})
         world.run(60)
-        assert world.objects()[0].finalizers == (OURS,)
+        assert not world.objects()[0].finalizers
     assert calls == [("first", 1), ("second", 1), ("second", 2), ("second", 2), (1, 2)]
 
 
@@ -189,6 +189,7 @@ def test_an_add_that_comes_late_is_not_forgotten_in_a_crash() -> None:
     app, calls = App("thing-operator"), list[str]()
     app.on_add(THING)(lambda thing: calls.append("add"))
     app.on_update(THING)(nothing)
+    app.on_delete(THING)(nothing)
 
     @app.on_add(THING, where=is_red)
     def paint(thing: Object) -> None:
@@ -431,6 +432,7 @@ def test_a_finalizer_that_cannot_be_put_back_keeps_no_function_of_a_handled_obje
     app, calls, looks = App("thing-operator"), list[Any](), list[float]()
     world: World
     app.on_add(THING)(lambda thing: calls.append("add"))
+    app.on_delete(THING)(nothing)
     app.every(10, THING)(lambda thing: looks.append(world.clock.monotonic()))
 
     @app.on_update(THING)
@@ -474,6 +476,7 @@ def test_a_finalizer_that_cannot_be_put_back_keeps_no_function_of_a_handled_obje
 def test_the_write_of_a_finalizer_that_fails_is_in_health_and_page_until_it_succeeds() -> None:
     app, managers = App("thing-operator"), list[Manager]()
     app.on_add(THING)(nothing)
+    app.on_delete(THING)(nothing)
     app.every(10, THING)(nothing)
 
     def operator(replica: Replica) -> Manager:
@@ -508,6 +511,7 @@ def test_no_new_function_is_called_before_the_finalizer_that_cannot_be_put_back(
     app, calls = App("thing-operator"), list[str]()
     app.on_add(THING)(lambda thing: calls.append("add"))
     app.on_add(THING, where=is_red)(lambda thing: calls.append("red"))
+    app.on_delete(THING)(nothing)
     app.every(10, THING, first_after=10)(lambda thing: calls.append("look"))
     with World(THING, app) as world:
         world.create("a", {"a": 1})

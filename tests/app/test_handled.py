@@ -113,13 +113,17 @@ def test_what_was_kept_comes_back_whatever_the_object_is_now(
         assert (restored.uid, restored.name, restored.resource_version) == ("u", "a", "")
 
 
-def test_a_record_is_of_one_object_and_one_version() -> None:
+def test_a_record_is_of_one_object_and_its_states_are_of_one_version() -> None:
     obj = thing(spec={"a": 1})
     text = Handled(done=frozenset({"make"})).to_text(obj)
+    states = {"update": HandledState.of(obj, None)}
     v2 = Kind(group="example.com", version="v2", kind="Thing")
     assert Handled.from_text(text, obj) == Handled(done=frozenset({"make"}))
     assert Handled.from_text(text, thing(uid="other")) is None
-    assert Handled.from_text(text, thing(kind=v2)) is None
+    with_states = Handled(done=frozenset({"make"}), states=states)
+    assert Handled.from_text(with_states.to_text(obj), obj) == with_states
+    found = Handled.from_text(with_states.to_text(obj), thing(kind=v2))
+    assert found == Handled(done=frozenset({"make"}))
     assert Handled.from_text(text.replace('"v":1', '"v":2'), obj) is None
 
 

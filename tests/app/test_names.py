@@ -60,6 +60,9 @@ def test_the_name_is_in_all_that_the_operator_leaves(server: APIServer, api: Cli
     def added(obj: Object) -> None:
         app.events.event(obj, "Normal", "Added", "Add", "it was added")
 
+    @app.on_delete(BUCKET)
+    def gone(obj: Object) -> None: ...
+
     @app.reconciler(BUCKET)
     def reconcile(request: Request) -> None: ...
 

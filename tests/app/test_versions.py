@@ -32,8 +32,14 @@ def definition() -> dict[str, Any]:
 class Releases:
     """One release after the other: each has functions for one version."""
 
-    def __init__(self, *kinds: Kind[Any, Any], **options: Any) -> None:
+    def __init__(
+        self,
+        *kinds: Kind[Any, Any],
+        causes: tuple[str, ...] = ("add", "sync", "delete"),
+        **options: Any,
+    ) -> None:
         self.calls: list[str] = []
+        self.causes = causes
         self.fails = False
         apps = [self.app(kind, **options) for kind in kinds]
 
@@ -46,7 +52,7 @@ class Releases:
     def app(self, kind: Kind[Any, Any], **options: Any) -> App:
         app = App("thing-operator", **options)
         app.own(VERSIONS)
-        for cause in ("add", "sync", "delete"):
+        for cause in self.causes:
             getattr(app, f"on_{cause}")(kind)(self.function(cause))
         app.on_update(kind)(lambda old, new: self.calls.append(f"update {new.kind.version}"))
         return app
@@ -91,6 +97,26 @@ def test_an_object_of_the_former_version_is_handled_and_has_one_finalizer(
         world.run(60)
         assert releases.taken() == [f"delete {after.version}"]
         assert not world.objects()
+
+
+@pytest.mark.parametrize(("before", "after"), [(OLD, NEW), (NEW, OLD)])
+@pytest.mark.parametrize("remember", [True, False])
+def test_a_record_of_the_former_version_is_the_mark_where_nothing_cleans_up(
+    before: Kind[Any, Any], after: Kind[Any, Any], remember: bool
+) -> None:
+    releases = Releases(before, after, causes=("add", "sync"), remember=remember)
+    with releases.world as world:
+        world.create("a", {"size": 1})
+        world.run(5)
+        assert releases.taken() == [f"add {before.version}"]
+        for _ in range(2):
+            world.restart()
+            world.run(60)
+            assert releases.taken() == [f"sync {after.version}"]
+            assert releases.finalizers() == ()
+        world.replace("a", {"size": 2})
+        world.run(60)
+        assert releases.taken() == [f"update {after.version}"]
 
 
 def test_an_object_that_was_deleted_in_between_is_cleaned_up() -> None:

@@ -172,6 +172,7 @@ def test_a_function_that_is_called_again_after_a_restart_leads_to_two_writes() -
     app.on_add(BUCKET)(lambda bucket: calls.append("make"))
     app.on_add(BUCKET, where=labels("tier=new"))(lambda bucket: calls.append("audit"))
     app.on_sync(BUCKET)(lambda bucket: calls.append("sync"))
+    app.on_delete(BUCKET)(lambda bucket: calls.append("gone"))
     with World(app) as world:
         world.create("a", {"size": 1}, labels={"tier": "new"})
         assert world.settle()

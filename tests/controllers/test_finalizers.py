@@ -116,17 +116,21 @@ def test_who_was_quicker_keeps_what_they_wrote():
     assert off.finalizers == (THEIRS,)
 
 
-def released(server, obj, also=lambda present: []):
-    return Finalizers(WIDGET, server).release(obj, THEIRS, also)
+def theirs(present):
+    return Finalizers.removals(present, {THEIRS})
+
+
+def released(server, obj, change=theirs):
+    return Finalizers(WIDGET, server).release(obj, change)
 
 
 def test_a_release_leaves_alone_what_goes_and_what_is_not_to_be_released():
     server = Others(WIDGET)
     made = server.create("a", finalizers=[THEIRS, OURS])
-    assert released(server, made, lambda present: None) is made
+    assert released(server, made, lambda present: []) is made
     changed = server.change("a", spec={"size": 1})
     looked_at = []
-    off = released(server, made, lambda present: looked_at.append(present) or [])
+    off = released(server, made, lambda present: looked_at.append(present) or theirs(present))
     assert off is not None
     assert off.finalizers == (OURS,)
     assert looked_at == [made, changed]

@@ -162,7 +162,7 @@ def test_what_changed_while_it_was_down_is_made_up_for(lane: Lane) -> None:
             lane.admin,
             EVC,
             "while-down",
-            lambda it: it.status == Status("while-down") and it.finalizers,
+            lambda it: it.status == Status("while-down") and it.annotations,
             namespace=NAMESPACE,
         )
     lane.bind("while-down")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT
@@ -248,15 +248,22 @@ class Finalizers:
 
         return self._change(obj, change, f"take finalizers {', '.join(names)} off")
 
+    @staticmethod
+    def removals(obj: Object, names: Collection[str]) -> list[dict[str, Any]]:
+        """The operations that remove every occurrence of ``names`` from this very state."""
+        return _removals(obj.finalizers, names)
+
     def release(
-        self, obj: Object[SpecT, StatusT], name: str, also: Callable[[Object], Operations | None]
+        self,
+        obj: Object[SpecT, StatusT],
+        change: Callable[[Object], Sequence[dict[str, Any]]],
     ) -> Object[SpecT, StatusT] | None:
-        """Remove ``name`` from an object that is not being deleted.
+        """Take finalizers off an object that is not being deleted.
 
         Args:
             obj: the object.
-            name: the finalizer.
-            also: returns further operations for a state of the object; None: it keeps ``name``.
+            change: returns the operations for a state of the object, with :meth:`removals` among
+                them; none: it keeps them.
 
         Returns:
             The object's new state; None when it is gone. One that is being deleted is returned as
@@ -266,15 +273,12 @@ class Finalizers:
             FinalizerError: the server refused, or other clients kept writing.
         """
 
-        def change(present: Object) -> list[dict[str, Any]]:
-            others = None if present.is_deleting else also(present)
-            if others is None:
-                return []
-            operations = [*others, *_removals(present.finalizers, (name,))]
+        def guarded(present: Object) -> list[dict[str, Any]]:
+            operations = [] if present.is_deleting else change(present)
             # A deletion that has begun meanwhile must fail this.
             return [_version_guard(present), *operations] if operations else []
 
-        return self._change(obj, change, f"take finalizer {name} off")
+        return self._change(obj, guarded, "take finalizers that nothing needs off")
 
     def read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT] | None:
         """The object's state on the server; None when it is gone, also if another has its name."""
@@ -349,7 +353,7 @@ def _version_guard(present: Object) -> dict[str, Any]:
     return {"op": "test", "path": "/metadata/resourceVersion", "value": present.resource_version}
 
 
-def _removals(finalizers: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
+def _removals(finalizers: Sequence[str], names: Collection[str]) -> list[dict[str, Any]]:
     return _removals_at([index for index, other in enumerate(finalizers) if other in names])
 
 

@@ -11,6 +11,7 @@ from appsdk_operator.resource import Kind, Object, equal_numbers
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.journal import Entry
 from appsdk_operator.testing._world.world import World
+from appsdk_operator.watchers import without_records
 
 __tracebackhide__ = hides_kit_frames
 
@@ -30,6 +31,7 @@ def state_of(obj: Object) -> Any:
         return {name: data[name] for name in data if name not in ("metadata", "status")}
     metadata = data.get("metadata", {})
     kept = {name: metadata[name] for name in metadata if name not in _NOT_OF_UPDATES}
+    kept["annotations"] = without_records(kept.get("annotations") or {})
     return {**data, "metadata": kept}
 
 

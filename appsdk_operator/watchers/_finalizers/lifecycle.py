@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol, final
 
 from appsdk_operator.cache import ResourceAction
@@ -270,14 +270,31 @@ class FinalizerLifecycle:
             return self._on_new(obj, notify, also)[1]
         return self._on_known(obj, notify)
 
-    def release(
-        self, obj: Object, also: Callable[[Object], list[dict[str, Any]] | None]
-    ) -> Object | None:
-        """Take the foreign finalizer off an object that nobody cleans up, or that has ours, too.
+    def own_on(self, obj: Object, *, previous: bool) -> Collection[str]:
+        """Our finalizers on an object.
 
         Args:
             obj: the object.
-            also: returns further operations for a state of the object; None: it keeps it.
+            previous: whether one of an earlier name is ours, on an object with none of the present
+                name.
+        """
+        present = obj.finalizers
+        own = self.names.intersection(present) if present else frozenset[str]()
+        return self.all_names.intersection(present) if previous and not own else own
+
+    def removals(self, obj: Object, names: Collection[str]) -> list[dict[str, Any]]:
+        """The operations that take finalizers off, for :meth:`release` or another patch."""
+        return self._finalizers.removals(obj, names)
+
+    def release(
+        self, obj: Object, change: Callable[[Object], Sequence[dict[str, Any]]]
+    ) -> Object | None:
+        """Take finalizers off an object that nothing cleans up, or foreign ones that ours replaces.
+
+        Args:
+            obj: the object.
+            change: returns the operations for a state of the object, with :meth:`removals` among
+                them; none: it keeps them.
 
         Returns:
             Its new state; None when it is gone.
@@ -285,8 +302,7 @@ class FinalizerLifecycle:
         Raises:
             FinalizerError: it could not be written.
         """
-        (foreign,) = self.foreign
-        return self._finalizers.release(obj, foreign, also)
+        return self._finalizers.release(obj, change)
 
     def note_change(self, old: Object, new: Object) -> bool:
         """Note a change of an object; returns whether another client removed our finalizer."""
