@@ -224,6 +224,11 @@ class ManualClock:
                 )
 
 
+def yield_to_threads() -> None:
+    """Let other threads of the process run, if any can."""
+    time.sleep(0)
+
+
 def random_of(clock: Clock) -> random.Random:
     """The source of jitter for a part that runs on ``clock``; seeded for a :class:`ManualClock`."""
     return clock.rng if isinstance(clock, ManualClock) else random.Random()

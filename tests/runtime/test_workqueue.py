@@ -496,6 +496,23 @@ def test_somebody_who_waits_for_idleness_takes_no_wake_up_from_those_who_work(
     assert idle == [True]
 
 
+def test_threads_that_find_the_queue_in_use_come_to_their_turn(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert queue.try_get() is not None
+    queue.add("b")
+    with queue._condition:  # for longer than they try
+        adding, _ = in_thread(lambda: queue.add("c"))
+        getting, got = in_thread(lambda: queue.done_and_get("a"))
+        adding.join(0.05)
+        getting.join(0.05)
+        assert adding.is_alive()
+        assert getting.is_alive()
+    adding.join()
+    getting.join()
+    assert [item.key for item in got] == ["b"]
+    assert ready(queue) == ["c"]
+
+
 def test_an_endless_delay_stops_no_worker() -> None:
     queue = WorkQueue[str]("q")
     queue.add("never", after=math.inf)

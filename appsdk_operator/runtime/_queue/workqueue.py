@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, TypeVar, cast, final
+from typing import Any, Final, Generic, TypeVar, cast, final
 
 from appsdk_operator.runtime._clock import (
     Clock,
+    yield_to_threads,
 )
 from appsdk_operator.runtime._environment import present_clock
 from appsdk_operator.runtime._fork import OneProcess, after_fork
@@ -185,7 +186,10 @@ class WorkQueue(Generic[K]):
 
         After :meth:`shut_down` the call does nothing.
         """
-        with self._lock:
+        lock = self._lock
+        if not lock.acquire(False):
+            self._take_turn()
+        try:
             if self._is_shut_down:
                 return
             now = self._clock.monotonic()
@@ -194,6 +198,8 @@ class WorkQueue(Generic[K]):
             self._state.add(key, now, priority=priority, delay=after, ticket=ticket, reason=reason)
             if self._sleepers:
                 self._pass_on(now)
+        finally:
+            lock.release()
 
     def add_all(
         self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
@@ -293,7 +299,10 @@ class WorkQueue(Generic[K]):
 
         No other thread is woken for a key that the caller takes itself.
         """
-        with self._lock:
+        lock = self._lock
+        if not lock.acquire(False):
+            self._take_turn()
+        try:
             now = self._clock.monotonic()
             self._unlock(key, now)
             item = self._hand_out(now)
@@ -307,9 +316,24 @@ class WorkQueue(Generic[K]):
                 self._condition.notify_all()
             item = self._wait_for_key(now)
             is_over = item is None and self._is_idle(self._clock.monotonic())
+        finally:
+            lock.release()
         if is_over:
             self._retire()
         return item
+
+    def _take_turn(self) -> None:
+        """Take the lock, which another thread has.
+
+        Threads that block on a lock get it in turn, each by a switch of threads, and the one that
+        gives it back has to wait for all of them before its next key. So the interpreter goes to
+        another thread instead, in which the lock's holder may be, and this one tries again.
+        """
+        for _ in range(_TURNS):
+            yield_to_threads()
+            if self._lock.acquire(False):
+                return
+        self._lock.acquire()
 
     def _unlock(self, key: K, now: float, pieces: int = 1, waited: float = 0.0) -> bool:
         since = self._state.done(key)
@@ -532,6 +556,8 @@ class WorkQueue(Generic[K]):
             ]
 
 
+_TURNS: Final = 100
+"""The tries of a thread to take the lock before it waits for it."""
 _TOO_MANY = "exceeded_cardinality_limit"
 
 
@@ -544,6 +570,10 @@ class _Refusal:
 
     def __enter__(self) -> None:
         self._process.refuse()
+
+    def acquire(self, _: bool) -> bool:
+        self._process.refuse()
+        return True
 
     def __exit__(self, *_: object) -> None:
         pass
