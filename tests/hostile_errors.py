@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from appsdk_operator.controllers import RetryAfter
 
-__all__ = ["HOSTILE_ERRORS"]
+__all__ = ["HOSTILE_ERRORS", "RaisesAtItsClass"]
 
 
 def _refuse(*_: object) -> NoReturn:
@@ -60,6 +62,12 @@ class RaisesWhenCompared(Exception):  # noqa: N818
     __eq__ = __hash__ = __bool__ = _refuse  # type: ignore[assignment]
 
 
+class RaisesAtItsClass(Exception):  # noqa: N818
+    """Is asked in vain whether it is of another class, as ``isinstance()`` does."""
+
+    __class__ = property(_refuse)  # type: ignore[assignment]
+
+
 class AnAttributeError(AttributeError):
     """Python's own error, without a text, whose remedy the kit looks for in its text."""
 
@@ -77,6 +85,25 @@ class NoSeconds(RetryAfter):
 
     def __init__(self) -> None:
         pass
+
+
+def _with_notes(notes: object) -> Exception:
+    error = ValueError("has notes")
+    error.__notes__ = notes  # type: ignore[assignment]
+    return error
+
+
+def _in_groups(levels: int) -> BaseException:
+    error: Exception = RaisesAtText()
+    for level in range(levels):
+        error = ExceptionGroup(f"level {level}", [error, ValueError("beside")])
+    return error
+
+
+def _with_cause(cause: BaseException) -> Exception:
+    error = ValueError("has a cause")
+    error.__cause__ = cause
+    return error
 
 
 def _in_a_circle() -> Exception:
@@ -103,6 +130,15 @@ HOSTILE_ERRORS: dict[str, Callable[[], BaseException]] = {
     "an attribute error without a text": AnAttributeError,
     "a circle of causes": _in_a_circle,
     "many causes": _with_many_causes,
+    "no class": RaisesAtItsClass,
+    "a cause without a class": lambda: _with_cause(RaisesAtItsClass()),
+    "a group of one without a class": lambda: ExceptionGroup("one", [RaisesAtItsClass()]),
+    "notes that are none": lambda: _with_notes(7),
+    "notes without a text": lambda: _with_notes([RaisesAtText(), b"bytes", None]),
+    "groups in groups": lambda: _in_groups(50),
+    "a cancellation": asyncio.CancelledError,
+    "a cancelled future": concurrent.futures.CancelledError,
+    "a Ctrl-C of a library": lambda: KeyboardInterrupt("not the user's"),
     "a text of bytes that are no text": lambda: ValueError("\ud800" * 3),
     "a long text": lambda: ValueError("x" * 1_000_000),
     "a format": lambda: ValueError("%s %d %(name)s {0} {name}"),

@@ -14,8 +14,10 @@ from appsdk_operator.runtime import (
     callback_name,
     current_stop,
     is_cancelled,
+    safe_repr,
     settle,
 )
+from appsdk_operator.runtime.validation import no_awaitable
 
 T = TypeVar("T")
 
@@ -48,8 +50,8 @@ class Parts:
             self._asked = set()
         if part in self._asked:
             raise ValueError(
-                f"each: the key {part[1]!r} was used in this call already, with the same function: "
-                "give key=, with which the items of both calls have different keys"
+                f"each: the key {safe_repr(part[1])} was used in this call already, with the same "
+                "function: give key=, with which the items of both calls have different keys"
             )
         self._asked.add(part)
         return self._done is not None and part in self._done
@@ -169,7 +171,7 @@ def _todo(
     code = _code_of(function)
     found: dict[Hashable, T] = {}
     for item in items:
-        name: Any = item if key is None else key(item)
+        name: Any = item if key is None else no_awaitable("each: key=", key(item))
         try:
             is_taken = name in found
         except TypeError as error:
@@ -180,8 +182,8 @@ def _todo(
             ) from error
         if is_taken:
             raise ValueError(
-                f"each: two items have the key {name!r}: give key=, with which they have different "
-                "keys"
+                f"each: two items have the key {safe_repr(name)}: give key=, with which they have "
+                "different keys"
             )
         found[name] = item
     return [
@@ -207,7 +209,7 @@ def _code_of(function: Any) -> Hashable:
 
 
 def _noted(error: Exception, name: Hashable) -> Exception:
-    add_note(error, f"each: {name!r}")
+    add_note(error, f"each: {safe_repr(name)}")
     return error
 
 

@@ -10,6 +10,7 @@ from appsdk_operator.client import ClientLike, NotFound, live_reader
 from appsdk_operator.controllers import guarded_patch, uid_guard
 from appsdk_operator.resource import Kind, Object, json_pointer
 from appsdk_operator.runtime import as_exception, get_logger
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import RECORD_SUFFIX
 
 _log: Final = get_logger("appsdk_operator.app")
@@ -86,7 +87,13 @@ class Records:
     def stored(self, obj: Object) -> str | None:
         """The text that was stored last, as far as the object shows it."""
         assert self._states is not None
-        return self._states.load(obj)
+        found: object = _called("load", self._states.load, obj)
+        if found is None or isinstance(found, str):
+            return None if found is None else str.__str__(found)
+        raise TypeError(
+            f"load() of handled_states= returned {type(found).__name__}: return the text that was "
+            "stored, or None"
+        )
 
     def shown(self, obj: Object, loaded: str | None) -> str | None:
         """The text that stands where this process writes, as far as the object shows it."""
@@ -116,7 +123,7 @@ class Records:
         """
         del check, also
         assert self._states is not None
-        self._states.store(obj, text)
+        _called("store", self._states.store, obj, text)
         return None
 
     def gone(self, obj: Object) -> None:
@@ -124,15 +131,23 @@ class Records:
         if self._states is None:
             return
         try:
-            self._states.store(obj, None)
-        except BaseException as raised:
-            as_exception("store() of handled_states=", raised)  # not in a worker
+            _called("store", self._states.store, obj, None)
+        except Exception:
             _log.exception("store(%r, None) of handled_states= failed: its state stays there", obj)
 
     def is_missing(self, obj: Object) -> bool:
         """Whether the object lacks what was stored on it."""
         del obj
         return False
+
+
+def _called(name: str, method: Callable[..., Any], *args: Any) -> Any:
+    """What a method of the program's store returns; an exit in it ends no worker."""
+    what = f"{name}() of handled_states="
+    try:
+        return no_awaitable(what, method(*args))
+    except BaseException as raised:
+        raise as_exception(what, raised)  # noqa: B904 - often the same
 
 
 @final

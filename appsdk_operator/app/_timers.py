@@ -18,12 +18,13 @@ from appsdk_operator.controllers import (
 from appsdk_operator.runtime import (
     Clock,
     as_exception,
+    asked_delay,
     call_limited,
     callback_name,
     get_logger,
     safe_text,
 )
-from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
+from appsdk_operator.runtime.validation import FALLBACK_DELAY
 from appsdk_operator.watchers import RetryPolicy
 
 _log = get_logger("appsdk_operator.app")
@@ -100,15 +101,16 @@ class AppTimer:
         return self._schedule.after(self._tick or 0.0, self._clock.time())
 
     def _retry_delay(self, error: Exception) -> float | None:
-        try:
-            return retry_delay("retry_policy", self._policy(error, self._attempt))
-        except BaseException:
-            _log.exception(
+        return asked_delay(
+            "retry_policy",
+            self._policy,
+            *(error, self._attempt),
+            failed=lambda _: _log.exception(
                 "the retry policy failed: the kit calls %s again in %g s, or after its interval",
                 callback_name(self._function),
                 FALLBACK_DELAY,
-            )
-            return FALLBACK_DELAY
+            ),
+        )
 
     # The rate limiter.
 

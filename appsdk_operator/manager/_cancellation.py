@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from appsdk_operator.runtime import group_members, is_cancelled
+from appsdk_operator.runtime import group_members, is_cancelled, with_class
 
 
 def is_cancellation(error: BaseException) -> bool:
@@ -10,6 +10,7 @@ def is_cancellation(error: BaseException) -> bool:
     # Imported here: an Operator alone needs no client.
     from appsdk_operator.client import RequestStopped
 
+    error = with_class(error)
     if members := group_members(error):
         return all(map(is_cancellation, members))
     return isinstance(error, RequestStopped) or is_cancelled(error)

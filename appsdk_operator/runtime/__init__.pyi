@@ -151,6 +151,11 @@ from appsdk_operator.runtime._queue.state import (
 from appsdk_operator.runtime._threading.stop import (
     check_stop as check_stop,
 )
+from appsdk_operator.runtime._user_code import (
+    as_exception as as_exception,
+    asked_delay as asked_delay,
+    guarded_call as guarded_call,
+)
 from appsdk_operator.runtime._logs.texts import (
     is_interrupt as is_interrupt,
     safe_repr as safe_repr,
@@ -162,7 +167,6 @@ from appsdk_operator.runtime._threading.threads import (
     LoopPart as LoopPart,
     LoopThread as LoopThread,
     ThreadGroup as ThreadGroup,
-    as_exception as as_exception,
     awaited_by as awaited_by,
     callback_place as callback_place,
     owned_by as owned_by,
@@ -184,6 +188,7 @@ from appsdk_operator.runtime._logs.tracebacks import (
     root_cause as root_cause,
     traceback_of as traceback_of,
     user_traceback as user_traceback,
+    with_class as with_class,
 )
 from appsdk_operator.runtime._threading.waiters import (
     Latch as Latch,

@@ -31,8 +31,9 @@ from appsdk_operator.runtime._logs.tracebacks import (
 from appsdk_operator.runtime._threading.call_monitor import HELD_FOR, CallMonitor, RunningCall
 from appsdk_operator.runtime._threading.limited_calls import LimitedCall
 from appsdk_operator.runtime._threading.stop import StopSignal
-from appsdk_operator.runtime._threading.threads import as_exception, callback_place, settle
+from appsdk_operator.runtime._threading.threads import callback_place, settle
 from appsdk_operator.runtime._threading.workers import is_cancelled
+from appsdk_operator.runtime._user_code import guarded_call
 from appsdk_operator.runtime.validation import check_plain
 
 T = TypeVar("T")
@@ -1077,11 +1078,12 @@ def observed_request(
 
 
 def _shown(method: Callable[[Any], None], record: object) -> None:
-    try:
-        method(record)
-    except BaseException as error:
-        as_exception("an observer", error)  # Ctrl-C in the main thread
-        _log.exception("an observer failed: %s", getattr(method, "__qualname__", method))
+    guarded_call(
+        "an observer",
+        method,
+        record,
+        failed=lambda _: _log.exception("an observer failed: %s", callback_name(method)),
+    )
 
 
 def _short(value: object) -> str:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
-from appsdk_operator.runtime._logs.texts import is_interrupt
 from appsdk_operator.runtime._samples import Family, LocalHistogram, Sample
+from appsdk_operator.runtime._user_code import guarded_call
 from appsdk_operator.runtime._weak import weak_method
 
 if TYPE_CHECKING:
@@ -258,13 +258,25 @@ def _weak(source: Source, when_gone: Callable[[], object]) -> Source:
 
 def _samples_of(source: Source) -> Sequence[Sample]:
     """The samples of a source; none if it fails, which must not hide those of the others."""
-    try:
-        return list(source())
-    except BaseException as error:
-        if is_interrupt(error):
-            raise
+
+    def failed(_: Exception) -> Sequence[Sample]:
         _log.exception("a source of metrics failed: its series are left out")
         return ()
+
+    found: Sequence[Sample] = guarded_call(
+        "a source of metrics", source, failed=failed, check=_checked_samples
+    )
+    return found
+
+
+def _checked_samples(samples: Iterable[Sample]) -> list[Sample]:
+    found = list(samples)
+    for each in found:
+        if not isinstance(each, Sample):
+            raise TypeError(f"it returned a {type(each).__name__} among its samples")
+        if not isinstance(each.value, (int, float, LocalHistogram)):
+            raise TypeError(f"a sample of {each.family.name} has a {type(each.value).__name__}")
+    return found
 
 
 class _Collector:

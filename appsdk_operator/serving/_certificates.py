@@ -14,8 +14,8 @@ from appsdk_operator.runtime import (
     Metrics,
     Sample,
     StopSignal,
-    as_exception,
     get_logger,
+    guarded_call,
     present_clock,
     present_metrics,
 )
@@ -241,11 +241,11 @@ class CertificateFiles:
             self._callbacks_due = False
             callbacks = list(self._callbacks)
         for callback in callbacks:
-            try:
-                callback()
-            except BaseException as error:
-                as_exception("a callback", error)  # Ctrl-C in the main thread
-                _log.exception("a callback for a new certificate failed")
+            guarded_call(
+                "a callback",
+                callback,
+                failed=lambda _: _log.exception("a callback for a new certificate failed"),
+            )
 
     def _stat(self) -> object:
         # The poll finds what two quick writes hide.

@@ -21,6 +21,7 @@ from appsdk_operator.runtime import (
     present_clock,
     present_metrics,
 )
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.serving._addresses import (
     format_address,
     is_allowed_host,
@@ -462,6 +463,7 @@ class HTTPServer:
         try:
             response = route.handler(request)
             if not isinstance(response, HTTPResponse):
+                no_awaitable(f"the handler of {route.path}", response)
                 raise TypeError(f"the handler of {route.path} returned no HTTPResponse")
         except BaseException:  # SystemExit and the like would end the thread silently
             _log.exception("the %s server's handler of %s failed", self.name, route.path)

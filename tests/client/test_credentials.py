@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import os
 
 import pytest
 
 from appsdk_operator.client import Client, ClientConfig, ConfigError, Credentials
 from appsdk_operator.client._auth.config import credentials_of
-from appsdk_operator.client._auth.credentials import TokenFile
+from appsdk_operator.client._auth.credentials import ProvidedToken, TokenFile
 from appsdk_operator.runtime import ManualClock, Metrics
+from tests.hostile_values import MISBEHAVIOURS
 
 OK = "https://10.0.0.1:6443"
 
@@ -145,3 +147,17 @@ def test_what_is_no_header_is_never_sent(given):
     ):
         client.request("GET", "/version")
     assert "tök" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MISBEHAVIOURS)
+def test_a_provider_of_tokens_fails_its_own_request_alone(name):
+    turns, answers = iter([MISBEHAVIOURS[name], lambda: "made"]), []
+
+    def provide():
+        return next(turns)()
+
+    token = ProvidedToken(provide)
+    with contextlib.suppress(BaseException):
+        answers.append(token.authorization())
+    assert answers in ([], ["Bearer text"])
+    assert token.authorization() == "Bearer made"

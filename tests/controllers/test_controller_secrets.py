@@ -88,5 +88,5 @@ def test_a_limiter_that_never_lets_anything_come_back_has_failed(
     rig.add("a")
     rig.work()
     assert rig.due_in == pytest.approx(10.0)
-    assert "the rate limiter failed: it returned inf" in caplog.text
+    assert "the rate limiter failed: ValueError: rate_limiter returned inf" in caplog.text
     rig.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
@@ -134,12 +135,19 @@ class _Index:
 
     def values_of(self, obj: Object) -> tuple[str, ...]:
         """The values of ``obj``, computed by user code: no lock may be held meanwhile."""
+        values: Any = None
         try:
             values = self.function(obj)
-            # A string is iterable too, but its letters are not meant.
-            return (values,) if isinstance(values, str) else tuple(dict.fromkeys(values))
+            # A string is iterable too, but its letters are not meant. One of a class of the user's
+            # may have no hash, and is hashed where nobody expects an error.
+            if type(values) is str or isinstance(values, str):
+                return (str.__str__(values),)
+            return tuple(dict.fromkeys(values))
         except BaseException as raised:
             error = as_exception(f"index {self.name!r}", raised)
+            if type(values) is CoroutineType:
+                values.close()
+                error = TypeError(f"index {self.name!r} returned a coroutine: make it no async def")
             # One object for which it fails must not keep the kind from syncing.
             _log.error(
                 "index %r failed for %s: the index does not have the object",

@@ -10,6 +10,7 @@ from typing import TypeGuard
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime import Clock, StopSignal, fork_safe, get_logger, present_clock
+from appsdk_operator.runtime.validation import no_awaitable
 
 _log = get_logger("appsdk_operator.client")
 
@@ -80,7 +81,8 @@ class ProvidedToken(Credentials):
 
     def authorization(self) -> str | None:
         """The token that the function returns now."""
-        return bearer(self._provider(), "what token_provider returned")
+        token = no_awaitable("token_provider", self._provider())
+        return bearer(token, "what token_provider returned")
 
 
 class TokenFile(Credentials):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from appsdk_operator.runtime import (
     RateLimiter,
     RetryPolicy,
+    error_text,
     get_logger,
-    is_interrupt,
+    guarded_call,
     safe_text,
 )
 from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
@@ -70,7 +70,7 @@ class ByRateLimiter:
         del error
         if 0 < self._max_attempts <= attempt + 1:
             return None
-        return self._limiter.when(request)
+        return retry_delay("rate_limiter", self._limiter.when(request))
 
     def forget(self, request: Hashable) -> None:
         """Tell the limiter."""
@@ -89,40 +89,38 @@ class CheckedRetry(Generic[R]):
 
     def delay(self, request: R, error: BaseException, attempt: int) -> float | None:
         """As ``inner`` says; 10 seconds where it fails."""
-        try:
-            delay = self._inner.delay(request, error, attempt)
-            if delay is None or 0 <= delay < math.inf:
-                return delay
-            problem = f"it returned {delay}"
-        except BaseException as raised:
-            if is_interrupt(raised):
-                raise
-            problem = f"it raised {type(raised).__name__}: {safe_text(raised)}"
-        _log.error(
-            "controller %s: the %s failed: %s. The kit retries %s in %g s",
-            self._name,
-            self._what,
-            problem,
-            safe_text(request),
-            FALLBACK_DELAY,
-            extra={"controller": self._name},
+
+        def failed(raised: Exception) -> float:
+            _log.error(
+                "controller %s: the %s failed: %s. The kit retries %s in %g s",
+                self._name,
+                self._what,
+                error_text(raised),
+                safe_text(request),
+                FALLBACK_DELAY,
+                extra={"controller": self._name},
+            )
+            return FALLBACK_DELAY
+
+        delay: float | None = guarded_call(
+            self._what, self._inner.delay, request, error, attempt, failed=failed
         )
-        return FALLBACK_DELAY
+        return delay
 
     def forget(self, request: R) -> None:
         """Tell ``inner``."""
-        try:
-            self._inner.forget(request)
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
-            _log.exception(
+        guarded_call(
+            self._what,
+            self._inner.forget,
+            request,
+            failed=lambda _: _log.exception(
                 "controller %s: the %s failed to forget %s",
                 self._name,
                 self._what,
                 safe_text(request),
                 extra={"controller": self._name},
-            )
+            ),
+        )
 
 
 def retry_of(

@@ -50,6 +50,7 @@ from appsdk_operator.runtime import (
     is_interrupt,
     safe_text,
     settle,
+    with_class,
 )
 
 _log = get_logger("appsdk_operator.controllers")
@@ -197,9 +198,9 @@ class ReconcileRunner(Generic[R]):
             returned = self._reconcile(request)
             outcome = None if returned is None else self._outcome(returned)
         except BaseException as error:
-            explain_frozen(error)
-            failure = error
-            if context.is_own_time_out and is_cancelled(error):
+            failure = with_class(error)
+            explain_frozen(failure)
+            if context.is_own_time_out and is_cancelled(failure):
                 failure = context.exceeded(self.callback, clock.monotonic())
         finally:
             current.reset(token)

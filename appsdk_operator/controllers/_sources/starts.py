@@ -21,6 +21,7 @@ from appsdk_operator.runtime import (
     ThreadGroup,
     as_exception,
     get_logger,
+    guarded_call,
     is_interrupt,
     safe_repr,
     safe_text,
@@ -373,10 +374,10 @@ def _health_note(source: object) -> str:
 
 def _ask(health: Callable[[], Health]) -> tuple[bool, str]:
     """Whether a source is ready, and its words; never raises."""
-    try:
-        own = health()
-        return own.is_ready, own.text
-    except BaseException as error:
-        if is_interrupt(error):
-            raise
-        return False, f"its health failed: {safe_repr(error)}"
+    found: tuple[bool, str] = guarded_call(
+        "health",
+        health,
+        failed=lambda error: (False, f"its health failed: {safe_repr(error)}"),
+        check=lambda own: (bool(own.is_ready), f"{own.text}"),
+    )
+    return found

@@ -20,7 +20,7 @@ from appsdk_operator.runtime import (
     Clock,
     FailingCalls,
     error_text,
-    is_interrupt,
+    guarded_call,
 )
 
 STATE_VERSION: Final = 1
@@ -284,13 +284,13 @@ def _details(part: Any) -> dict[str, Any]:
     snapshot = getattr(part, "debug_snapshot", None)
     if not callable(snapshot):
         return {}
-    try:
-        found = snapshot()
-    except BaseException as error:
-        if is_interrupt(error):
-            raise
-        return {"problem": error_text(error)}
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = guarded_call(
+        "debug_snapshot",
+        snapshot,
+        failed=lambda error: {"problem": error_text(error)},
+        check=lambda value: value if isinstance(value, dict) else {},
+    )
+    return found
 
 
 def _logs(parts: Iterable[Any]) -> list[ActivityLog]:

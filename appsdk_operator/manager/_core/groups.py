@@ -29,7 +29,7 @@ from appsdk_operator.runtime import (
     add_note,
     as_exception,
     get_logger,
-    is_interrupt,
+    guarded_call,
     left_behind,
     present_clock,
     safe_text,
@@ -278,12 +278,11 @@ class Group:
             }
             snapshot = getattr(member.runnable, "debug_snapshot", None)
             if details and callable(snapshot):
-                try:
-                    row["details"] = snapshot()
-                except BaseException as error:
-                    if is_interrupt(error):
-                        raise
-                    row["details"] = f"could not be read: {safe_text(error)}"
+                row["details"] = guarded_call(
+                    "debug_snapshot",
+                    snapshot,
+                    failed=lambda error: f"could not be read: {safe_text(error)}",
+                )
             rows.append(row)
         return {"state": state, "runnables": rows}
 

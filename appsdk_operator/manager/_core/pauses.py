@@ -11,7 +11,14 @@ from typing import Any, Final, Protocol, final, runtime_checkable
 from appsdk_operator._lazy import if_loaded
 from appsdk_operator.manager._election.pause import Pause, PauseState
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import Clock, FailureLog, Family, Sample, as_exception, get_logger
+from appsdk_operator.runtime import (
+    Clock,
+    FailureLog,
+    Family,
+    Sample,
+    get_logger,
+    guarded_call,
+)
 
 _log: Final = get_logger("appsdk_operator.manager")
 _PAUSED: Final = Family(
@@ -124,13 +131,15 @@ class Pauses:
                 self._call(each, call)
 
     def _call(self, part: _Holdable, call: Callable[[_Holdable], None]) -> None:
-        try:
-            call(part)
-        except BaseException as error:  # a user's part, which must not keep others from it
-            self._failures.failed(
-                as_exception("hold() or let_go()", error),
+        guarded_call(
+            "hold() or let_go()",
+            call,
+            part,
+            failed=lambda error: self._failures.failed(
+                error,
                 type(part).__name__,
                 "%s: hold() or let_go() of %r failed",
                 self._operator,
                 part,
-            )
+            ),
+        )

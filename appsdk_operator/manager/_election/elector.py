@@ -36,9 +36,9 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     after_fork,
-    as_exception,
     fork_safe,
     get_logger,
+    guarded_call,
     present_clock,
     present_metrics,
     random_of,
@@ -463,11 +463,13 @@ class Elector:
             )
 
     def _call_safely(self, callback: Callable[[], None]) -> None:
-        try:
-            callback()
-        except BaseException as error:
-            as_exception("a callback", error)  # Ctrl-C in the main thread
-            _log.exception("a callback of the leader election for %s failed", self._name)
+        guarded_call(
+            "a callback",
+            callback,
+            failed=lambda _: _log.exception(
+                "a callback of the leader election for %s failed", self._name
+            ),
+        )
 
     def _samples(self) -> Iterable[Sample]:
         labels = (self.options.id,)

@@ -13,6 +13,7 @@ from appsdk_operator.controllers import Outcome, RequestQueue, Result
 from appsdk_operator.manager._election.elector import Elector
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import StopSignal, settle
+from appsdk_operator.runtime.validation import no_awaitable
 
 R = TypeVar("R", bound=Any)
 
@@ -78,7 +79,7 @@ class ShardedReconciler(Generic[R]):
         if self._is_async:
             # The coroutine itself enters: one that is never started must not count as running.
             return self._awaited(request)
-        claim = self._shards.enter(self._key_of(request))
+        claim = self._shards.enter(self._key(request))
         if claim is None:
             return None
         token = current_claim.set(claim)
@@ -99,8 +100,15 @@ class ShardedReconciler(Generic[R]):
             current_claim.reset(token)
             self._shards.leave(claim)
 
+    def _key(self, request: R) -> ObjectKey:
+        key: object = self._key_of(request)
+        if type(key) is ObjectKey or isinstance(key, ObjectKey):
+            return key
+        no_awaitable("key_of", key)
+        raise TypeError(f"key_of returned {type(key).__name__}: return an ObjectKey")
+
     async def _awaited(self, request: R) -> Outcome:
-        claim = self._shards.enter(self._key_of(request))
+        claim = self._shards.enter(self._key(request))
         if claim is None:
             return None
         token = current_claim.set(claim)

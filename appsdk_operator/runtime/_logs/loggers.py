@@ -13,8 +13,8 @@ from typing import Any, final
 
 import msgspec
 
-from appsdk_operator.runtime._logs.texts import safe_text
-from appsdk_operator.runtime._logs.tracebacks import format_user_exception
+from appsdk_operator.runtime._logs.texts import is_interrupt, safe_repr, safe_text
+from appsdk_operator.runtime._logs.tracebacks import format_user_exception, formattable
 
 
 @final
@@ -43,6 +43,10 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         """Log a record as :meth:`logging.Logger.log` does; all other methods call this one."""
         try:
             if self.logger.isEnabledFor(level):
+                if exc_info:
+                    exc_info = _formattable(exc_info)
+                if args and not _has_text(msg, args):
+                    args = tuple(map(_argument, args))
                 self.logger.log(
                     level,
                     msg,
@@ -59,6 +63,46 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
             if threading.current_thread() is threading.main_thread():
                 raise
             _report_failure(self.logger.name, error)
+
+
+def _formattable(exc_info: Any) -> Any:
+    if isinstance(exc_info, tuple):
+        error = exc_info[1]
+    else:
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exc_info()[1]
+    if error is None:
+        return exc_info
+    shown = formattable(error)
+    return exc_info if shown is error else shown
+
+
+def _has_text(msg: object, args: tuple[object, ...]) -> bool:
+    """Whether a handler can format the record; none of the user's objects in it raises then."""
+    try:
+        _ = str(msg) % args
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        return False
+    return True
+
+
+def _argument(value: object) -> object:
+    return value if type(value) in (int, float) else _Argument(value)
+
+
+@final
+class _Argument:
+    """An object in a message, whose own text may raise."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __str__(self) -> str:
+        return safe_text(self._value)
+
+    def __repr__(self) -> str:
+        return safe_repr(self._value)
 
 
 def get_logger(name: str) -> SafeLogger:

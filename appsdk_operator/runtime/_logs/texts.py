@@ -8,7 +8,7 @@ import threading
 def is_interrupt(error: BaseException) -> bool:
     """Whether ``error`` is a Ctrl-C that has to reach the main thread, for which it is meant."""
     return (
-        isinstance(error, KeyboardInterrupt)
+        issubclass(type(error), KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from appsdk_operator.runtime._logs.texts import safe_text
+from appsdk_operator.runtime._logs.texts import is_interrupt, safe_text
 
 _KIT = f"{__file__.rsplit(os.sep, 3)[0]}{os.sep}"
 _LIBRARY = f"{logging.__file__.rsplit(os.sep, 2)[0]}{os.sep}"
@@ -33,6 +33,7 @@ _LONGEST_ERROR = 2000
 _TRACEBACK, _CAUSE, _CONTEXT = (
     BaseException.__dict__[name] for name in ("__traceback__", "__cause__", "__context__")
 )
+_MEMBERS: Any = BaseExceptionGroup.exceptions
 
 
 def traceback_of(error: BaseException) -> TracebackType | None:
@@ -63,16 +64,57 @@ def forget_frames(error: BaseException) -> None:
             seen.add(id(each))
             _TRACEBACK.__set__(each, None)
             left += (_CAUSE.__get__(each), _CONTEXT.__get__(each))
-            left += group_members(each)
+            left += _members(each)
 
 
 def group_members(error: BaseException) -> tuple[BaseException, ...]:
     """The errors in a group, none if ``error`` is not a group; never raises."""
-    if not isinstance(error, BaseExceptionGroup):
+    return tuple(map(with_class, _members(error)))
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    # By its type: isinstance() reads the attribute __class__ of other errors, and a user's class
+    # may replace that and the one of the members.
+    if not issubclass(type(error), BaseExceptionGroup):
         return ()
-    # Not through the attribute, which a user's class may replace.
-    members: tuple[BaseException, ...] = BaseExceptionGroup.exceptions.__get__(error)
+    members: tuple[BaseException, ...] = _MEMBERS.__get__(error)
     return members
+
+
+def with_class(error: BaseException) -> BaseException:
+    """``error``; one whose ``__class__`` cannot be read as a RuntimeError of the same text.
+
+    ``isinstance()`` reads it, unless it is asked for a class that the error has.
+    """
+    try:
+        _ = error.__class__
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        failure = RuntimeError(f"{error_text(error)}, and its class cannot be read")
+        return failure.with_traceback(traceback_of(error))
+    return error
+
+
+def formattable(error: BaseException) -> BaseException:
+    """``error``; one that :mod:`traceback` cannot format as a RuntimeError of the same text."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    try:
+        while left:
+            each = left.pop()
+            if each is not None and id(each) not in seen:
+                seen.add(id(each))
+                _ = each.__class__, each.__suppress_context__, each.__traceback__, bool(each)
+                _ = getattr(each, "__notes__", None)
+                left += (each.__cause__, each.__context__)
+                left += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+    except BaseException as raised:
+        if is_interrupt(raised):
+            raise
+        failure = RuntimeError(f"{error_text(error)}, and its attributes cannot be read")
+        return failure.with_traceback(traceback_of(error))
+    return error
 
 
 def add_note(error: BaseException, note: str) -> None:

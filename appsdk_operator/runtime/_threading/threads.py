@@ -15,6 +15,7 @@ from appsdk_operator.runtime._logs.loggers import get_logger
 from appsdk_operator.runtime._logs.texts import safe_repr
 from appsdk_operator.runtime._logs.tracebacks import awaiting_place, present_place
 from appsdk_operator.runtime._threading.waiters import Gate
+from appsdk_operator.runtime._user_code import as_exception
 
 # asyncio is imported where it is used: it takes longer to load than the rest of the room, and many
 # programs have no coroutines.
@@ -62,29 +63,6 @@ class owned_by:  # noqa: N801
 def present_owner() -> object:
     """What the calling thread or coroutine runs for: a manager, for example; None for nothing."""
     return _owner.get()
-
-
-def as_exception(what: str, error: BaseException, *, for_main_thread: bool = True) -> Exception:
-    """An error of user code as an Exception: ``SystemExit`` and its like become a RuntimeError.
-
-    Those would end a thread of the kit silently.
-
-    Args:
-        what: what raised it, for the text.
-        error: what was raised.
-        for_main_thread: raise others than Exceptions again in the main thread, for which they are
-            meant: there a test runs single steps, and Ctrl-C ends it.
-
-    Raises:
-        BaseException: ``error``, as described.
-    """
-    if isinstance(error, Exception):
-        return error
-    if for_main_thread and threading.current_thread() is threading.main_thread():
-        raise error
-    failure = RuntimeError(f"{what} raised {safe_repr(error)}")
-    failure.__cause__ = error
-    return failure
 
 
 @final

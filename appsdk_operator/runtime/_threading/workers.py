@@ -12,7 +12,7 @@ from typing import Final, Protocol, final
 from appsdk_operator.runtime._environment import thread_clock
 from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.loggers import get_logger
-from appsdk_operator.runtime._logs.tracebacks import group_members
+from appsdk_operator.runtime._logs.tracebacks import group_members, with_class
 from appsdk_operator.runtime._threading.threads import NO_THREAD, LoopPart, LoopThread
 from appsdk_operator.runtime._threading.waiters import Gate
 
@@ -45,6 +45,7 @@ class StillRunning(TimeoutError):  # noqa: N818 - it says what is so, as Leaders
 
 def left_behind(error: BaseException) -> list[StillRunning]:
     """The errors in ``error``, a group or one alone, that say that calls still run."""
+    error = with_class(error)
     if isinstance(error, StillRunning):
         return [error]
     return [one for member in group_members(error) for one in left_behind(member)]
@@ -66,6 +67,7 @@ def raise_all(what: str, errors: Sequence[Exception]) -> None:
 def is_cancelled(error: BaseException) -> bool:
     """Whether ``error`` says that a coroutine was cancelled."""
     # Not imported: a program without coroutines has no such error.
+    error = with_class(error)
     modules = (sys.modules.get(name) for name in ("asyncio", "concurrent.futures"))
     return any(isinstance(error, one.CancelledError) for one in modules if one is not None)
 

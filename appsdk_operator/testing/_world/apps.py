@@ -12,7 +12,7 @@ from appsdk_operator.app import App, Handler, Observer, Timer, handled_kinds, ob
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import FailureEvents, LeaderElection, Manager
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import settle
+from appsdk_operator.runtime import settle, with_class
 from appsdk_operator.testing._world.cluster import Process
 from appsdk_operator.webhooks import WebhookServerOptions
 
@@ -116,7 +116,7 @@ class _FunctionRecorder(Observer):
                 entries = made.writes if made is not None else ()
                 for entry in reversed(entries):
                     if entry.declared is declared:
-                        entry.error = error
+                        entry.error = with_class(error)
                         break
                 raise
 

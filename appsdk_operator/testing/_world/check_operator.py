@@ -13,7 +13,7 @@ import attrs
 from appsdk_operator.app import App, Handler, Timer, functions_of, remembers, timers_of
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import safe_text
+from appsdk_operator.runtime import safe_text, with_class
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.histories import Step, histories, play
@@ -174,10 +174,11 @@ class _OperatorCheck:
             raise
         except _failures() as error:
             # pytest's explanation of the values is in the cause.
-            text = safe_text(error).partition("\n")[0]
-            if isinstance(error, Exception) and not isinstance(error, AssertionError):
-                text = f"{type(error).__name__}: {text}"
-            raise BrokenPromise(f"{text}\n{world.timeline()}") from error
+            known = with_class(error)
+            text = safe_text(known).partition("\n")[0]
+            if isinstance(known, Exception) and not isinstance(known, AssertionError):
+                text = f"{type(known).__name__}: {text}"
+            raise BrokenPromise(f"{text}\n{world.timeline()}") from known
 
 
 def check_operator(

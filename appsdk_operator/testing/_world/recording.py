@@ -12,7 +12,7 @@ import msgspec
 from appsdk_operator.cache import Event
 from appsdk_operator.client import ConnectionLost
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, settle
+from appsdk_operator.runtime import Clock, settle, with_class
 from appsdk_operator.testing._world.journal import Entry, Journal
 from appsdk_operator.watchers import (
     ReconcileRequest,
@@ -76,7 +76,7 @@ class CallRecorder:
                 entry.outcome = f"wants to be called again in {again:g} s"
             return outcome
         except BaseException as error:
-            entry.error = error
+            entry.error = with_class(error)
             if self.is_alive():
                 entry.outcome = f"fails with {type(error).__name__}"
             raise

@@ -14,7 +14,7 @@ from typing import Any, Final, Self, final
 from appsdk_operator.app import App, Handler, RecordError, is_paused
 from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
-from appsdk_operator.runtime import add_note, environment, safe_repr, settle
+from appsdk_operator.runtime import add_note, environment, safe_repr, settle, with_class
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
@@ -502,7 +502,7 @@ class Replica(Process):
         try:
             settle(runnable.run(self.stop))
         except BaseException as error:
-            self.ends_with(error)
+            self.ends_with(with_class(error))
         else:
             self.ends_with(None)
 

@@ -30,8 +30,8 @@ from appsdk_operator.runtime import (
     as_exception,
     callback_name,
     get_logger,
+    guarded_call,
 )
-from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._dispatch.failures import Failures, WatcherCall, called_of
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role, RunningCall
 from appsdk_operator.watchers._dispatch.pending_calls import CallReason, PendingCall, PendingCalls
@@ -389,10 +389,8 @@ class Dispatcher:
         policy, error = self._dequeue_policy, retry.error
         if policy is None or error is None:
             return True
-        try:
-            answer: object = policy(event.action, event.object, retry.action, retry.seen, error)
-            return bool(no_awaitable("retry_dequeue_policy", answer))
-        except BaseException as raised:
+
+        def failed(raised: Exception) -> bool:
             self._failures.log.failed(
                 raised,
                 "retry dequeue policy",
@@ -401,6 +399,15 @@ class Dispatcher:
                 extra={"controller": self._name},
             )
             return True
+
+        is_dropped: bool = guarded_call(
+            "retry_dequeue_policy",
+            policy,
+            *(event.action, event.object, retry.action, retry.seen, error),
+            failed=failed,
+            check=bool,
+        )
+        return is_dropped
 
     def _run_pending(self, key: DeliveryKey) -> float | None:
         """Make the due calls of an object, whichever informer led to them.

@@ -21,15 +21,17 @@ from appsdk_operator.runtime import (
     Clock,
     FailureLog,
     RetryPolicy,
+    asked_delay,
     duration_text,
     error_text,
     failed_function,
     forget_frames,
     get_logger,
+    guarded_call,
     has_user_frames,
     is_cancelled,
 )
-from appsdk_operator.runtime.validation import FALLBACK_DELAY, no_awaitable, retry_delay
+from appsdk_operator.runtime.validation import FALLBACK_DELAY
 from appsdk_operator.watchers._dispatch.metrics import ControllerMetrics, Role
 from appsdk_operator.watchers._dispatch.registered import cause_of, name_of
 from appsdk_operator.watchers._level_based import CalledFunction
@@ -148,12 +150,14 @@ class Failures:
         """
         explain_frozen(sole_error(error))
         if self._error_handler is not None:
-            try:
-                no_awaitable("error_handler", self._error_handler(error, call))
-            except BaseException as raised:
-                self._log_failure_of(
+            guarded_call(
+                "error_handler",
+                self._error_handler,
+                *(error, call),
+                failed=lambda raised: self._log_failure_of(
                     raised, "error handler", "the error handler of controller %s failed"
-                )
+                ),
+            )
         delay = self._retry_delay(error, call.attempt, policy or self._retry_policy)
         attempt = call.attempt + _counts_as_attempt(error)
         if longest is not None:
@@ -204,16 +208,17 @@ class Failures:
         asked = retry_after_seconds(sole)
         if asked is not None:
             return asked
-        try:
-            return retry_delay("retry_policy", policy(error, attempt))
-        except BaseException as raised:
-            self._log_failure_of(
+        return asked_delay(
+            "retry_policy",
+            policy,
+            *(error, attempt),
+            failed=lambda raised: self._log_failure_of(
                 raised,
                 "retry policy",
                 "the retry policy of controller %s failed: the kit retries in "
                 f"{FALLBACK_DELAY:g} s (it returns seconds, or None for no retry)",
-            )
-            return FALLBACK_DELAY
+            ),
+        )
 
     def _log_failure_of(self, error: BaseException, function: str, message: str) -> None:
         self.log.failed(error, function, message, self._name, extra={"controller": self._name})

@@ -17,6 +17,7 @@ from appsdk_operator.runtime import (
     present_clock,
     safe_text,
     validation,
+    with_class,
 )
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
 from appsdk_operator.webhooks._admission import reviews
@@ -122,7 +123,7 @@ class Admission:
         try:
             return answer_of(self.handler, request)
         except BaseException as error:  # SystemExit and the like would end the thread silently
-            if isinstance(error, CancelledError) and _is_over(request):
+            if isinstance(with_class(error), CancelledError) and _is_over(request):
                 # Nobody waits for the answer: the client is gone, its time is up, or all ends.
                 return AdmissionResponse.errored(500, f"the webhook {self.name} was cancelled")
             with self._lock:

@@ -23,6 +23,7 @@ from appsdk_operator.runtime import (
     settle,
     validation,
 )
+from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.webhooks._answers import answering, note_failure, waited
 from appsdk_operator.webhooks._rules import WebhookRule
@@ -248,6 +249,7 @@ class Webhooks:
             if not isinstance(response, HTTPResponse):
                 response = settle(response)
             if not isinstance(response, HTTPResponse):
+                no_awaitable(f"the webhook at {entry.path}", response)
                 raise TypeError(f"the webhook at {entry.path} returned no HTTPResponse")
             code = str(getattr(response, "counted_as", response.status))
         except BaseException as error:  # SystemExit and the like would end the thread silently
