@@ -461,7 +461,7 @@ class HTTPServer:
             allowed = ", ".join(sorted(route.methods))
             return text_response(405, f"405 use {allowed}", Allow=allowed)
         try:
-            response = route.handler(request)
+            response: object = route.handler(request)
             if not isinstance(response, HTTPResponse):
                 no_awaitable(f"the handler of {route.path}", response)
                 raise TypeError(f"the handler of {route.path} returned no HTTPResponse")

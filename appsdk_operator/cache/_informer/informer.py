@@ -70,6 +70,7 @@ from appsdk_operator.runtime.validation import (
     check_environment,
     check_wait,
     checked_seconds,
+    no_awaitable,
 )
 
 _LOG_PERIOD = 60.0
@@ -794,10 +795,10 @@ class InformerAccess:
     def send(self, registration: Registration, events: Sequence[Event] | None) -> None:
         """With :attr:`lock` held: send events, or with None the end of the initial list."""
         try:
-            if events is None:
-                registration.sink.on_initial_list_end()
-            else:
-                registration.sink.on_events(events)
+            sink: Any = registration.sink
+            returned = sink.on_initial_list_end() if events is None else sink.on_events(events)
+            if returned is not None:
+                no_awaitable("the handler", returned)
         except BaseException as raised:
             # One failing handler must not end the local copy that all others rely on.
             self._failures.append(as_exception("the handler", raised))

@@ -11,9 +11,10 @@ from appsdk_operator.runtime import (
     error_text,
     get_logger,
     guarded_call,
+    is_interrupt,
     safe_text,
 )
-from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
+from appsdk_operator.runtime.validation import FALLBACK_DELAY, no_awaitable, retry_delay
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -74,7 +75,9 @@ class ByRateLimiter:
 
     def forget(self, request: Hashable) -> None:
         """Tell the limiter."""
-        self._limiter.forget(request)
+        forgotten: object = self._limiter.forget(request)  # type: ignore[func-returns-value]
+        if forgotten is not None:
+            no_awaitable("rate_limiter", forgotten)
 
 
 @final
@@ -109,18 +112,18 @@ class CheckedRetry(Generic[R]):
 
     def forget(self, request: R) -> None:
         """Tell ``inner``."""
-        guarded_call(
-            self._what,
-            self._inner.forget,
-            request,
-            failed=lambda _: _log.exception(
+        try:  # after each success: no guarded_call, which costs more
+            self._inner.forget(request)
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            _log.exception(
                 "controller %s: the %s failed to forget %s",
                 self._name,
                 self._what,
                 safe_text(request),
                 extra={"controller": self._name},
-            ),
-        )
+            )
 
 
 def retry_of(

@@ -11,7 +11,7 @@ import msgspec
 from appsdk_operator.controllers import MAX_FINALIZER_NAME
 from appsdk_operator.resource import Kind, check_kind
 from appsdk_operator.runtime import UNNAMED
-from appsdk_operator.runtime.validation import check_text
+from appsdk_operator.runtime.validation import check_text, no_awaitable
 
 FinalizerSupplier: TypeAlias = Callable[[Kind], str]
 """Returns the finalizer name for a kind."""
@@ -90,7 +90,7 @@ def takes_operator_name(supplier: FinalizerSupplier) -> bool:
 def spellings(supplier: FinalizerSupplier, kind: Kind, operator: str = UNNAMED) -> Spellings:
     """The finalizers of a watcher that was given ``supplier``, the earlier spelling among them."""
     if not takes_operator_name(supplier):
-        return Spellings.of(kind, supplier(kind))
+        return Spellings.of(kind, no_awaitable("finalizer", supplier(kind)))
     if not isinstance(supplier, JoinedFinalizer):
         return _spellings(kind, (operator,))
     parts = supplier.parts(operator)
