@@ -102,7 +102,7 @@ def goes_on(client: Any, function: Misbehaving, seen: set[str]) -> None:
     looks = itertools.count()
 
     def is_through() -> bool:
-        if function.left and not next(looks) % 50:
+        if function.left and not next(looks) % 10:
             touch(client)
         return not function.left
 
