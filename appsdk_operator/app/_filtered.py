@@ -55,9 +55,9 @@ class Filtered(Generic[SpecT, StatusT]):
         when: When[SpecT, StatusT] | None = None,
     ) -> None:
         """See the class."""
-        self.kind = check_kind(kind)
+        self.kind: Kind[Any, Any] = check_kind(kind)
         """The kind."""
-        self.filters = event_predicates(where, when)
+        self.filters: tuple[tuple[str, Predicate[Any, Any]], ...] = event_predicates(where, when)
         """The predicates, each with the name of its option."""
 
     def __repr__(self) -> str:

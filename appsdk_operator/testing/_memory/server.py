@@ -29,8 +29,9 @@ class _MemoryServerBase:
 
         self.clock = clock
         self.ends_idle_watches = ends_idle_watches
-        self.lock = threading.RLock()
-        self.changed: threading.Condition = threading.Condition(self.lock)
+        lock = threading.RLock()
+        self.lock: contextlib.AbstractContextManager[object] = lock
+        self.changed: threading.Condition = threading.Condition(lock)
         self.config: ClientConfig = ClientConfig(
             server="http://memory", connector=lambda: MemoryConnection(self), token=token
         )
