@@ -29,9 +29,8 @@ class _MemoryServerBase:
 
         self.clock = clock
         self.ends_idle_watches = ends_idle_watches
-        lock = threading.RLock()
-        self.lock: contextlib.AbstractContextManager[object] = lock
-        self.changed: threading.Condition = threading.Condition(lock)
+        self.lock: threading.RLock = threading.RLock()
+        self.changed: threading.Condition = threading.Condition(self.lock)
         self.config: ClientConfig = ClientConfig(
             server="http://memory", connector=lambda: MemoryConnection(self), token=token
         )
