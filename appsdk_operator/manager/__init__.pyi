@@ -66,6 +66,7 @@ from appsdk_operator.manager._servers.auth_filter import (
 )
 from appsdk_operator.manager._servers.checks import (
     HealthCheck as HealthCheck,
+    HealthChecks as HealthChecks,
 )
 from appsdk_operator.manager._servers.health import (
     HealthServer as HealthServer,
@@ -99,9 +100,6 @@ from appsdk_operator.manager._core.options import (
 from appsdk_operator.manager._core.runnable import (
     as_runnable as as_runnable,
     name_of as name_of,
-)
-from appsdk_operator.manager._servers.checks import (
-    HealthChecks as HealthChecks,
 )
 from appsdk_operator.manager._election.pause_requests import (
     why_nobody_sees as why_nobody_sees,
