@@ -202,8 +202,9 @@ class App:
     Args:
         name: the operator's name, unique in a cluster: at most 40 lower-case letters, digits and
             '-'. It is part of finalizers, so a change of it needs ``previous_names``.
-        previous_names: former names. The App recognises finalizers with these names, and replaces
-            them. Default: ``("operator",)``, the name in finalizers of operators without a name.
+        previous_names: former names. The App recognises finalizers and annotations with these
+            names, and replaces them. Default: ``("operator",)``, the name in finalizers of
+            operators without a name.
         previous_watchers: the names of watchers in earlier versions of the operator. The App
             recognises their finalizers, and replaces them by its own. Default: none.
         namespaces: the names of the namespaces in which the operator works; default: all. Or
@@ -217,10 +218,11 @@ class App:
             calls for one object keep their order; with 1 worker, so do the calls of plain functions
             for all objects of a kind. Calls that await something hold no worker, see
             ``max_awaiting``.
-        retry_policy: when a failed call of a function, watcher or reconciler is repeated. Default:
-            after about 5, 10, 20, … seconds, and then every 600 seconds, without an end; of a
-            reconciler as :class:`ControllerOptions` say. A call that the policy gives up is made
-            again when the object changes or the operator restarts; timers go on at their interval.
+        retry_policy: when a failed call of a function, watcher or reconciler is repeated. Default
+            for functions and watchers: after about 5, 10, 20, … seconds, and then every 600
+            seconds, without an end. Default for reconcilers: that of :class:`ControllerOptions`. A
+            call that the policy gives up is made again when the object changes or the operator
+            restarts; timers go on at their interval.
         time_limit: seconds that a call of a function may take, unless the function has a limit of
             its own; default 300, None: no limit. At the limit an ``async def`` is cancelled, and
             the stop signal (``current_stop()``) of a plain function is set. A function that goes on
@@ -231,7 +233,7 @@ class App:
             call does.
         paused: a filter of objects, such as ``annotation("example.com/paused")``; default: none.
             For a paused object the kit calls no function, not even ``on_delete`` or a timer, and
-            writes no finalizer. A running call ends normally. When the object is no longer paused,
+            writes nothing to it. A running call ends normally. When the object is no longer paused,
             the kit calls each function once for the changes since then; an update begins at the
             state that the function has handled.
         remember: whether the handled states outlive the process. If so, ``on_update`` gets the old
@@ -239,13 +241,14 @@ class App:
             with functions; False: for none; or a list of kinds. Default: for the kinds of
             :meth:`own` with an ``on_update``. It costs an annotation of at most 16 KiB, and one
             patch for each handled change.
-        handled_states: where the handled states, and the marks of objects without a finalizer, are
-            stored, see :class:`HandledStates`; default: in the annotation
+        handled_states: the store of the handled states, and of the marks of objects without a
+            finalizer, see :class:`HandledStates`; default: the annotation
             ``<name>.appsdk-operator.io/handled`` of the object.
         adopt: the operator with kopf that this App replaces, see :class:`Kopf`; default: none. The
             App takes the state that kopf has recorded as handled, and replaces kopf's finalizer by
             its own mark. It does not start while a peer of kopf is alive.
-        error_handler: called for each failed call of a watcher; default: logs it.
+        error_handler: called for each failed call of a function for objects or of a watcher, not of
+            a reconciler; default: logs it.
         resync: seconds between two calls of watchers for all objects from the local copy; default
             30. For functions the App checks whether one is due.
         options: further options of its managers, see :class:`ManagerOptions`. Unlike there,
@@ -512,16 +515,17 @@ class App:
         """Call the function for an object that was not handled before, until it has succeeded.
 
         The kit calls several functions of a kind in the order of their declaration, and retries
-        each one by itself. After a restart the App's mark shows that an object was handled: its
-        finalizer, where there is an ``on_delete`` or ``background`` for the object, and elsewhere
-        its annotation, see ``App(handled_states=…)``.
+        each one by itself. After a restart the App's mark shows that an object was handled. If
+        there is an ``on_delete`` or ``background`` for the object, the mark is the finalizer;
+        otherwise it is an annotation, see ``App(handled_states=…)``.
 
         Args:
             kind: the kind of the object.
-            where: a filter of the objects; default: all. An object that no longer matches the one
-                of ``on_delete`` keeps its finalizer, and still gets ``on_delete``. If functions of
-                the kind have different filters, and a finalizer is the mark, the function is called
-                again after a restart: the finalizer does not show which function it was set for.
+            where: a filter of the objects; default: all. If an object no longer matches the filter
+                of ``on_delete``, it keeps its finalizer, and still gets ``on_delete``. If functions
+                of the kind have different filters, and the finalizer is the mark, the function is
+                called again after a restart: the finalizer does not show for which function the App
+                has set it.
             retry: when a failed call is repeated; default: the App's ``retry_policy``.
             result: a field of the status, such as ``status.url``, to which the kit writes the
                 returned value unless the field has it already. None leaves the field as it is. If
@@ -530,9 +534,9 @@ class App:
 
         Raises:
             TypeError: ``kind`` is not a Kind, or the function does not take one object.
-            ValueError: ``time_limit`` is not above 0; the status of the kind has no such
-                ``result`` field, whose text names the nearest one; or there are functions for
-                another version of the kind.
+            ValueError: ``time_limit`` is not above 0; the kind lacks the field of a filter or of
+                ``result``, and the text names the nearest one; or there are functions for another
+                version of the kind.
         """
         found: ObjectDecorator[SpecT, StatusT] = self._handler(
             kind, "add", where=where, retry=retry, time_limit=time_limit, result=result
@@ -689,8 +693,8 @@ class App:
                 such as ``field("spec.size").changed | labels("app=web")``, or functions of an
                 event.
             name: the controller's name, for a second reconciler of a kind; default: the kind.
-            options: options of the controller. Those that are None, ``retry`` among them, are the
-                App's.
+            options: options of the controller. If one is None, such as ``retry``, the App's option
+                applies.
 
         Raises:
             TypeError: an argument has the wrong type, or the decorated object is not a reconciler.
