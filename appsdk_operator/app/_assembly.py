@@ -461,7 +461,7 @@ def _records(
     manager: Manager,
     kind: Kind[Any, Any],
 ) -> Records | None:
-    """Where it is recorded what was handled of objects of a kind, as far as it has to be."""
+    """The records of what was handled of a kind's objects; they have states if it is remembered."""
     keeps_states = is_remembered(kind, assembly.declared, assembly.watchers.remember)
     has_others = assembly.options.leader_election is not None
     if (states := assembly.watchers.handled_states) is not None:

@@ -77,8 +77,8 @@ class Progress(msgspec.Struct, eq=False):
     is_held: bool = False
     """For delete: whether it surely was, so that the object keeps the finalizer."""
     is_unsaved: bool = False
-    """For an update: whether a record is to be written before its next call, since it or an add has
-    succeeded."""
+    """For an update: whether the record has to be written before its next call, because it or an
+    add has succeeded."""
     is_changed: bool = False
     """For an update: whether the object differs from what an earlier process has handled, although
     nobody knows in what."""
@@ -138,7 +138,7 @@ class ObjectState:
             relents: whether a function that gave up on the first state is called for the second.
             is_paused: whether nothing is called for an object in this state, not even ``delete``;
                 None: none is paused.
-            others: the objects of what else puts on the finalizer.
+            others: filters of the objects on which something else puts the finalizer.
             remembered: what an earlier process has recorded of it; None: nothing.
             keeps_states: whether a record has the states that updates have succeeded with.
         """
@@ -593,7 +593,7 @@ class ObjectState:
             self._save_before_updates()
 
     def _save_before_updates(self) -> None:
-        """Otherwise a crash would repeat an add that an update has followed."""
+        """Make updates wait for the record: else a crash may repeat an add after its update."""
         for function, progress in zip(self._functions, self.progress, strict=True):
             progress.is_unsaved |= function.cause == "update"
 
@@ -605,7 +605,7 @@ def is_marked_by_record(
 
     Args:
         functions: those of a kind.
-        others: the objects of what else puts on the finalizer.
+        others: filters of the objects on which something else puts the finalizer.
     """
     protected = {*others, *(each.where for each in functions if each.cause == "delete")}
     return always not in protected and any(

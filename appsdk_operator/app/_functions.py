@@ -271,17 +271,17 @@ class KindFunctions:
         self._has_idle = any(each.schedule.idle for each in self._functions)
         self._protects = self._has_backgrounds or any(e.cause == "delete" for e in self._functions)
         self._takes_off = self._writes and not self._protects
-        """Whether no finalizer of ours is to be on any object."""
+        """Whether no object needs our finalizer, so that it is taken off."""
         self._marks = records is not None and is_marked_by_record(
             self._functions, self._background_wheres
         )
         """Whether the record is the mark of some objects."""
         self._keeps_states = records is not None and records.keeps_states
         self._stores = self._keeps_states or self._marks
-        """Whether there are records of objects; an earlier version of the App may have had some."""
+        """Whether this App writes records; an earlier version of it may have left some."""
         is_read = self._stores or any(e.cause in ("add", "sync") for e in self._functions)
         self._records = records if is_read else None
-        # What an object at rest shows, if a change may take it off.
+        # What is in the JSON of an object at rest; a change may remove it.
         self._mark = b"" if self._records is None or self._protects else self._records.mark
         self._has_mark = self._protects or bool(self._mark)
         self._is_paused: Callable[[Object], bool] | None = None
@@ -368,7 +368,7 @@ class KindFunctions:
         self, is_ready: Callable[[Object], bool], matches: Callable[[Object], bool]
     ) -> Callable[[Object], bool]:
         """The objects of a timer, once they are ready."""
-        # That may ask a place of the program's, once for each object.
+        # It may read a store of the program's: only until the object is ready.
         asked = self._filtered("handled_states", repr(self.kind), is_ready, on_failure=False)
 
         def where(obj: Object) -> bool:
@@ -794,12 +794,12 @@ class KindFunctions:
         return [*found, *lifecycle.removals(obj, names)]
 
     def _own_leftovers(self, known: _Known, obj: Object) -> Collection[str]:
-        """Our finalizers on an object that nothing cleans up, since an earlier version of the App
-        did, or had them as the mark."""
+        """Our finalizers on an object of a kind that needs none: an earlier version of the App has
+        set them."""
         if not self._takes_off:
             return ()
         records, recording = self._records, known.recording
-        # With a record under our name, one with an earlier name is that of another operator.
+        # If there is a record under our name, an earlier name is that of another operator by now.
         is_first = (
             self._marks
             and records is not None
@@ -809,7 +809,7 @@ class KindFunctions:
         return self._lifecycle.own_on(obj, previous=is_first)
 
     def _release(self, known: _Known) -> None:
-        """Take off what no function needs, unless that went with a record.
+        """Take off what no function needs, unless the patch of a record has taken it off.
 
         Raises:
             FinalizerError: it could not be written.
@@ -1133,7 +1133,7 @@ class KindFunctions:
             self._save(known, recording, state.record())
         if recording.is_sure or cause not in ("add", "update"):
             return
-        # Before an add the finalizer was written, where it is the mark.
+        # If the finalizer is the mark, it was written before the add.
         is_protected = cause == "add" and state.is_protected_by(state.present)
         newest = None if is_protected else self._records.newest(state.present)
         if newest is not None:

@@ -67,8 +67,8 @@ def check_version(kind: Kind[Any, Any], functions: Iterable[Any]) -> None:
     if other is not None:
         raise ValueError(
             f"{name} has functions for {other.kind.version}, such as {name_of(other.function)}, "
-            f"and {kind.version} is another version: declare all functions for one version. The "
-            "API server converts every object to it"
+            f"so none can be for {kind.version}: declare all functions for one version, to which "
+            "the API server converts every object"
         )
 
 

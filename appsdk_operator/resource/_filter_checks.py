@@ -71,8 +71,8 @@ def _check_builtin_path(steps: Steps, what: str, kind: Kind[Any, Any]) -> None:
     except ValueError as error:
         if not _class_has(steps, kind):
             raise ValueError(
-                f"{error}. These are the fields of Kubernetes {known.version}; for one of another "
-                "release give the kind a class that has it, with Kind.typed"
+                f"{error}. These are the fields of Kubernetes {known.version}: for a field of "
+                "another release give the kind a class that has the field, with Kind.typed"
             ) from None
 
 

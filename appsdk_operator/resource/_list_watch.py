@@ -150,8 +150,8 @@ def decode_list(kind: Kind[SpecT, StatusT], body: bytes) -> ListPage[SpecT, Stat
     Items that cannot be decoded are in :attr:`ListPage.undecodable`.
 
     Raises:
-        DecodeError: ``body`` is not a list, or cannot be split into its items, or more than 1,000
-            of these have no readable name.
+        DecodeError: ``body`` is not a list, cannot be split into its items, or has more than 1,000
+            items without a readable name.
         WrongKindError: the list, or every one of its items, is of another kind.
     """
     try:
@@ -199,7 +199,7 @@ def _decodable(
             if nameless > _MOST_NAMELESS:
                 raise _codec.DecodeError(
                     f"not a list of {kind}: more than {_MOST_NAMELESS} items have no readable "
-                    f"name; of the first: {undecodable[0].error}"
+                    f"name; the first error: {undecodable[0].error}"
                 ) from None
     return items, undecodable
 

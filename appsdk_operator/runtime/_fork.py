@@ -172,7 +172,7 @@ def _in_child() -> None:
         if (lock := ref()) is not None:
             # Private, but logging, concurrent.futures and threading do the same with their locks.
             lock._at_fork_reinit()  # noqa: SLF001
-    # All at first: one may let go of the object of another.
+    # First find all methods: a call may drop the last reference to the object of another one.
     for method in [find() for find in list(_methods.values())]:
         if method is not None:
             with contextlib.suppress(Exception):

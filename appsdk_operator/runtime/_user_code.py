@@ -14,7 +14,8 @@ from appsdk_operator.runtime.validation import FALLBACK_DELAY, no_awaitable, ret
 def as_exception(what: str, error: BaseException, *, for_main_thread: bool = True) -> Exception:
     """An error of user code as an Exception: ``SystemExit`` and its like become a RuntimeError.
 
-    Those would end a thread of the kit silently. So does one whose ``__class__`` cannot be read.
+    They would end a thread of the kit silently. An error whose ``__class__`` cannot be read becomes
+    a RuntimeError, too.
 
     Args:
         what: what raised it, for the text.

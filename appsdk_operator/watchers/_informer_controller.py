@@ -105,8 +105,8 @@ class InformerController:
         * Calls for one object never overlap: neither two events nor an event and a retry.
         * A failing watcher does not keep the event from the others. Its call is retried when the
           retry policy says, never earlier, with the newest state of the object.
-        * A watcher that is added while the controller runs gets ``add`` for each existing object
-          first.
+        * A watcher that is added while the controller runs first gets ``add`` for each existing
+          object, and then the later events of that object.
 
     With one worker, events of different objects keep their order too.
 

@@ -82,7 +82,7 @@ def test_the_class_of_a_built_in_kind_has_fields_of_other_releases() -> None:
     for path in ("spec.newField", "spec.new_field", "spec.replicas"):
         check_fields("where", field(path).exists, newer)
     for path in ("spec.newFeild", "status.newField", "newField"):
-        with pytest.raises(ValueError, match=r"for one of another release .* Kind\.typed"):
+        with pytest.raises(ValueError, match=r"for a field of another release .* Kind\.typed"):
             check_fields("where", field(path).exists, newer)
     unclear = DEPLOYMENT.typed(spec=dict[str, Any])
     check_fields("where", field("spec.anything").exists, unclear)

@@ -647,7 +647,7 @@ class Cache:
             stop_timeout: seconds of real time that informers and handlers have to end after the
                 stop; default 30.
             meanwhile: called in this thread once the informers run, with a stop signal at which it
-                has to return; if it returns or fails before, the cache goes on. Default: nothing.
+                has to return. If it returns or fails earlier, the cache goes on. Default: nothing.
 
         Raises:
             TypeError: ``stop`` is not a StopSignal, or ``meanwhile`` no plain function.
@@ -678,7 +678,7 @@ class Cache:
                 try:
                     meanwhile(own)
                 except Exception:
-                    _log.exception("what runs next to the cache failed; the cache goes on")
+                    _log.exception("meanwhile= of Cache.run() failed; the cache goes on")
             own.wait()
         finally:
             own.set()

@@ -112,7 +112,7 @@ class BatchQueue(Generic[SourceT]):
         return {(obj.namespace, obj.name) for obj in objects}
 
     def unfinished_objects_of(self, source: SourceT) -> set[tuple[str, str]]:
-        """:meth:`objects_of`, and those of what the worker has taken, even if it has handled it."""
+        """:meth:`objects_of`, and the objects of events that the worker has taken or handled."""
         in_hand = (e.object for b in self._in_hand if b.source is source for e in b.events)
         return self.objects_of(source) | {(obj.namespace, obj.name) for obj in in_hand}
 

@@ -19,12 +19,12 @@ _CREATE, _UPDATE, _DELETE, _RESYNC = (
 
 @final
 class OrderedCall(Generic[K]):
-    """A call in the order of an object's events; what comes before and after it never merges."""
+    """A call in line with an object's events; those before it never merge with those behind it."""
 
     __slots__ = ("make",)
 
     is_initial = True
-    """No event, but with this a worker that looks at events need not ask each what it is."""
+    """As of an event: so a worker asks only initial events whether they are calls."""
 
     def __init__(self, make: Callable[[K], float | None]) -> None:
         self.make = make

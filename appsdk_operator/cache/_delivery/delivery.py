@@ -424,7 +424,7 @@ class Delivery:
 
         Args:
             source: whose objects.
-            keys: the objects. Objects with events that wait or are handled now are added to them.
+            keys: the objects. Those whose events wait, or are handled now, get a call in any case.
             call: called as the handler is, in a worker.
 
         Returns:

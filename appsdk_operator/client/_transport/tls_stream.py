@@ -34,9 +34,10 @@ class ByteStream(Protocol):
 
 
 def ascii_name(name: str) -> str | bytes:
-    """A host name as bytes, which Python takes as they are; other names than ASCII as they are.
+    """A host name as bytes; as text if it is not ASCII.
 
-    For text it loads the codec of international names, whose tables take 200 KB.
+    Python takes bytes as they are. For text it loads the codec of international names, whose tables
+    take 200 KB.
     """
     return name.encode() if name.isascii() else name
 

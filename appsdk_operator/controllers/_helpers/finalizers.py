@@ -263,7 +263,7 @@ class Finalizers:
         Args:
             obj: the object.
             change: returns the operations for a state of the object, with :meth:`removals` among
-                them; none: it keeps them.
+                them; if it returns none, nothing is written.
 
         Returns:
             The object's new state; None when it is gone. One that is being deleted is returned as
@@ -278,7 +278,7 @@ class Finalizers:
             # A deletion that has begun meanwhile must fail this.
             return [_version_guard(present), *operations] if operations else []
 
-        return self._change(obj, guarded, "take finalizers that nothing needs off")
+        return self._change(obj, guarded, "take off finalizers that nothing needs")
 
     def read(self, obj: Object[SpecT, StatusT]) -> Object[SpecT, StatusT] | None:
         """The object's state on the server; None when it is gone, also if another has its name."""

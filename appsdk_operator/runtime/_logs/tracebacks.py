@@ -82,9 +82,9 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 
 
 def with_class(error: BaseException) -> BaseException:
-    """``error``; one whose ``__class__`` cannot be read as a RuntimeError of the same text.
+    """``error``, or a RuntimeError of the same text if its ``__class__`` cannot be read.
 
-    ``isinstance()`` reads it, unless it is asked for a class that the error has.
+    ``isinstance()`` reads that attribute, unless the error's type already is of the class.
     """
     try:
         _ = error.__class__
@@ -97,7 +97,7 @@ def with_class(error: BaseException) -> BaseException:
 
 
 def formattable(error: BaseException) -> BaseException:
-    """``error``; one that :mod:`traceback` cannot format as a RuntimeError of the same text."""
+    """``error``, or a RuntimeError of the same text if :mod:`traceback` cannot format it."""
     seen: set[int] = set()
     left: list[BaseException | None] = [error]
     try:

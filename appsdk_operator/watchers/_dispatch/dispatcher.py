@@ -148,7 +148,7 @@ class Dispatcher:
             return target.not_shown is not None and key in target.not_shown
 
     def _show(self, target: RegisteredTarget, key: DeliveryKey) -> float | None:
-        """Make the first call of a late target for an object, whose later events it gets, too."""
+        """Make a late target's first call for an object, whose events are for it from then on."""
         with self._showing:
             waiting = target.not_shown
             obj = waiting.pop(key, None) if waiting else None
@@ -295,8 +295,8 @@ class Dispatcher:
         if not self._has_handled_event:
             with self._lock:
                 self._has_handled_event = True
-        # Without the lock, see add(): who does not find a new target handles an event from before
-        # its first call.
+        # Without the lock, see add(): if a worker does not find a new target, its event is from
+        # before the first call of that target.
         targets = self._registered.items(source.kind)
         pending = self._pending_of(source.key_of(event.object)) if self._pending else ()
         if pending and len(targets) == 1 and targets[0].steady is not None:

@@ -294,7 +294,7 @@ class FinalizerLifecycle:
         Args:
             obj: the object.
             change: returns the operations for a state of the object, with :meth:`removals` among
-                them; none: it keeps them.
+                them; if it returns none, nothing is written.
 
         Returns:
             Its new state; None when it is gone.
