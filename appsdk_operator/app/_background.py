@@ -14,7 +14,7 @@ from appsdk_operator.app._returned import check_nothing, is_async
 from appsdk_operator.cache import Health, NotCachedError
 from appsdk_operator.client import ClientLike, NotFound
 from appsdk_operator.controllers import TerminalError, retry_after_seconds, sole_error
-from appsdk_operator.resource import Object, ObjectKey
+from appsdk_operator.resource import Object, ObjectKey, is_older_version
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
@@ -399,7 +399,14 @@ class BackgroundRunner:
             if error is None:
                 state.returned()
             else:
-                state.failed(run.seen, delay, attempt, self._clock.monotonic())
+                seen, wanted = run.seen, state.wanted
+                if (
+                    wanted is not None
+                    and wanted.uid == seen.uid
+                    and is_older_version(wanted.resource_version, seen.resource_version)
+                ):
+                    state.wanted = seen  # the run reads the cache, which may be ahead of the engine
+                state.failed(seen, delay, attempt, self._clock.monotonic())
                 if state.due is not None:
                     heapq.heappush(self._times, (state.due, run.key))
             del self._runs[run.key]

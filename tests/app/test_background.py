@@ -10,7 +10,7 @@ import pytest
 
 from appsdk_operator.app import App, Live
 from appsdk_operator.client import Client, ClientConfig, MergePatch
-from appsdk_operator.controllers import RetryAfter
+from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import LeaderElection, Manager, pause_operator, resume_operator
 from appsdk_operator.resource import Object, annotation
 from appsdk_operator.runtime import StopSignal
@@ -402,3 +402,27 @@ def test_an_object_that_comes_to_match_gets_its_function_at_once() -> None:
         world.replace("a", {"size": 2})
         world.run(1.0)  # the next look without an event would come after half a minute
         assert begun == [2]
+
+
+@pytest.mark.parametrize("subresource", ["", "status"])
+def test_a_refusal_of_a_state_that_only_the_function_has_seen_is_one(subresource: str) -> None:
+    app, seen = App("bucket-operator"), list[str]()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        if not seen:
+            stop.wait(5.0)
+        seen.append(live.object.resource_version)
+        if len(seen) < 9:
+            raise TerminalError("a wrong size")
+
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+        patch = {"status": {"used": 1}} if subresource else {"spec": {"size": 2}}
+        world.patch("a", patch, subresource=subresource)
+        world.run(70.0)  # two looks without an event
+        assert len(seen) == 1
+        world.replace("a", {"size": 3})
+        world.run(1.0)
+    assert len(seen) == 2
