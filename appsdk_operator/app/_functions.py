@@ -454,6 +454,8 @@ class KindFunctions:
         if known is None:
             return True
         state = known.state
+        if self._stores and known.recording is not None:
+            self._note_record(known.recording, old)
         if self._has_idle:
             state.note_time(new, self._clock.monotonic())
         if is_older_version(new.resource_version, old.resource_version):
@@ -872,6 +874,12 @@ class KindFunctions:
         is_other = text not in (recording.loaded, recording.tried)
         if is_other and self._records.handled(text, present) is not None:
             raise PatchAbandonedError(present)
+
+    def _note_record(self, recording: _Recording, obj: Object) -> None:
+        """Note that a state of the object shows its record, although no pass has looked at it."""
+        assert self._records is not None
+        if recording.written is not None and not recording.was_seen:
+            recording.was_seen = not self._records.is_missing(obj)
 
     def _is_record_due(self, known: _Known, obj: Object) -> bool:
         """Whether a state of the object makes a record due, although no call."""

@@ -340,6 +340,26 @@ def test_a_mark_that_is_removed_comes_back_and_without_an_operator_it_is_a_new_o
     assert calls == [("add", 1)] * 2
 
 
+@pytest.mark.parametrize("remember", [False, True])
+@pytest.mark.parametrize("causes", [["add"], ["add", "update"], ["add", "update", "delete"]])
+def test_a_mark_that_is_removed_at_once_comes_back(
+    calls: Calls, causes: list[str], remember: bool
+) -> None:
+    app = made(calls, *causes[:2], remember=remember)
+    if "delete" in causes:
+        app.on_delete(THING, where=is_red)(nothing)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.patch("a", {"metadata": {"annotations": {KEY: None}}})
+        world.run(1)
+        assert KEY in the(world).annotations
+        assert writes(world) == 2
+        world.restart()
+        world.run(100)
+    assert calls == [("add", 1)]
+
+
 def test_a_copy_has_no_mark(calls: Calls) -> None:
     with World(THING, made(calls, "add")) as world:
         world.create("a", {"a": 1})
