@@ -15,7 +15,7 @@ from appsdk_operator.watchers import is_asked_again
 DueCause: TypeAlias = Literal["add", "sync", "update", "delete", "every"]
 _ADDS: Final[tuple[DueCause, ...]] = ("add",)
 _BEGINNINGS: Final[tuple[DueCause, ...]] = ("add", "sync")
-_MARKED: Final[tuple[DueCause, ...]] = (*_BEGINNINGS, "delete")
+MARKED: Final[tuple[DueCause, ...]] = (*_BEGINNINGS, "delete")
 """The causes of functions whose objects may have the finalizer."""
 
 
@@ -167,7 +167,7 @@ class ObjectState:
         """When a record that could not be written may be tried again, in monotonic seconds. An
         update that it has to show waits until then."""
         # A finalizer does not say for which of several kinds of objects it was put.
-        wheres = [*(f.where for f in functions if f.cause in _MARKED), *others]
+        wheres = [*(f.where for f in functions if f.cause in MARKED), *others]
         is_one_where = len(set(map(id, wheres))) == 1
         for function, progress in zip(functions, self.progress, strict=True):
             if function.cause == "add":

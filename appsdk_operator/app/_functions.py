@@ -13,7 +13,14 @@ import msgspec
 
 from appsdk_operator.app._background import BackgroundRunner, Backgrounds, Relents
 from appsdk_operator.app._declarations import Background, Handler, Timer, name_of
-from appsdk_operator.app._due import Function, ObjectState, Step, always, is_marked_by_record
+from appsdk_operator.app._due import (
+    MARKED,
+    Function,
+    ObjectState,
+    Step,
+    always,
+    is_marked_by_record,
+)
 from appsdk_operator.app._each import Parts
 from appsdk_operator.app._handled import Handled, kept_paths
 from appsdk_operator.app._kopf import KopfStates
@@ -317,12 +324,17 @@ class KindFunctions:
         return self
 
     def is_handled(self, obj: Object) -> bool:
-        """Whether each ``add`` has succeeded for the object, as far as its mark tells."""
+        """Whether each ``add`` has succeeded for the object, as far as its mark tells.
+
+        An object that no function with a mark handles needs none.
+        """
         if self._lifecycle.finalizer in obj.finalizers:
             return True
-        if not self._marks:
-            return not self._protects
-        assert self._records is not None
+        marking = {e.cause for e in self._functions if e.cause in MARKED and e.where(obj)}
+        if "delete" in marking or any(matches(obj) for matches in self._background_wheres):
+            return False
+        if not marking or self._records is None:
+            return True
         handled = self._records.handled(self._records.stored(obj), obj)
         return handled is not None and not handled.is_new
 

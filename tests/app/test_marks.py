@@ -509,6 +509,22 @@ def test_a_timer_of_every_replica_waits_for_the_mark(calls: Calls, place: str) -
     assert ("timer", 1) in calls[3:]
 
 
+@pytest.mark.parametrize("causes", [["delete"], ["add"], ["add", "delete"]], ids="-".join)
+def test_a_timer_of_every_replica_is_called_for_objects_that_need_no_mark(
+    calls: Calls, causes: list[str]
+) -> None:
+    app = App("thing-operator")
+    for cause in causes:
+        getattr(app, f"on_{cause}")(THING, where=is_red)(calls.of(cause))
+    app.every(10, THING, every_replica=True)(calls.of("timer"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.create("b", {"a": 2}, labels={"color": "red"})
+        world.run(25)
+    assert calls.count(("timer", 1)) == 3
+    assert calls.count(("timer", 2)) == 3
+
+
 @pytest.mark.parametrize("causes", [["add"], ["add", "update"]], ids="-".join)
 def test_what_kopf_has_left_is_replaced_by_the_mark_in_one_patch(
     calls: Calls, causes: list[str]
