@@ -853,12 +853,13 @@ class KindFunctions:
 
     def _owes_mark(self, known: _Known, obj: Object) -> bool:
         """Whether a record has to show that an object in this state was handled."""
-        return (
-            self._marks
-            and not known.is_marked
-            and known.state.is_complete
-            and (known.state.is_marked_by(obj) or bool(self._own_leftovers(known, obj)))
-        )
+        if not self._marks or known.is_marked:
+            return False
+        is_left = bool(self._own_leftovers(known, obj))
+        if not known.state.is_complete:
+            # The record takes the place of the finalizer; it says which functions are to come.
+            return is_left and self._is_known(obj)
+        return is_left or known.state.is_marked_by(obj)
 
     def _mark_by_record(self, known: _Known) -> None:
         """Write the record of an object that is handled from now on.

@@ -320,6 +320,28 @@ def test_a_finalizer_that_cannot_be_taken_off_keeps_no_function_and_is_tried_aga
         assert not the(world).finalizers
 
 
+@pytest.mark.parametrize("remember", [False, True])
+def test_the_finalizer_goes_with_the_record_although_an_add_fails(
+    calls: Calls, remember: bool
+) -> None:
+    before = made(calls, "add", "delete", remember=remember)
+    after = made(calls, "add", "sync", remember=remember, retry_policy=ConstantBackoff(10))
+
+    @after.on_add(THING, where=is_red)
+    def fails(thing: Object) -> None:
+        raise ConnectionError
+
+    with world_of(before, after) as world:
+        world.create("a", {"a": 1}, labels={"color": "red"})
+        world.run(10)
+        for _ in range(2):
+            world.restart()
+            world.run(100)
+            assert not the(world).finalizers
+            assert record(the(world))["done"] == ["add"]
+    assert calls == [("add", 1), ("sync", 1), ("sync", 1)]
+
+
 def test_a_mark_that_is_removed_comes_back_and_without_an_operator_it_is_a_new_object(
     calls: Calls,
 ) -> None:
