@@ -998,6 +998,7 @@ class KindFunctions:
         known.state.see(obj)
         known.write = _WRITTEN
         if is_gone:
+            known.has_left = True
             if self._writes:
                 self._lifecycle.on_delete(obj, lambda *_: None)
             self.forget(obj)

@@ -512,6 +512,22 @@ def test_the_mark_may_be_in_a_place_of_the_programs(calls: Calls) -> None:
         assert len(table.texts) == 1
 
 
+def test_a_place_of_the_programs_keeps_no_record_of_an_object_that_was_paused_at_its_end(
+    calls: Calls,
+) -> None:
+    table = Table()
+    app = made(calls, "add", handled_states=table, paused=annotation("stop"))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(10)
+        assert len(table.texts) == 1
+        world.patch("a", {"metadata": {"annotations": {"stop": "1"}}})
+        world.run(10)
+        world.delete("a")
+        world.run(10)
+    assert not table.texts
+
+
 @pytest.mark.parametrize("place", ["annotation", "elsewhere"])
 def test_a_timer_of_every_replica_waits_for_the_mark(calls: Calls, place: str) -> None:
     options: Any = {"handled_states": Table()} if place == "elsewhere" else {}
