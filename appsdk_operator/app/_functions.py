@@ -22,7 +22,7 @@ from appsdk_operator.app._due import (
     is_marked_by_record,
 )
 from appsdk_operator.app._each import Parts
-from appsdk_operator.app._handled import Handled, kept_paths
+from appsdk_operator.app._handled import Handled, is_of_another, kept_paths
 from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.app._remember import AnnotationRecords, RecordError, Records
 from appsdk_operator.app._results import ResultWriter
@@ -721,7 +721,8 @@ class KindFunctions:
             states = {} if kopfs is None else kopfs.states
             remembered = msgspec.structs.replace(remembered, states=states)
         if remembered is None:
-            known.state = self._first_state_of(obj)
+            is_copy = recording.loaded is not None and is_of_another(recording.loaded, obj)
+            known.state = self._first_state_of(obj, is_copy=is_copy)
         else:
             is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
             # Somebody may have taken the finalizer off meanwhile.
@@ -1190,10 +1191,15 @@ class KindFunctions:
             and self._lifecycle.in_progress_finalizer not in obj.finalizers
         )
 
-    def _first_state_of(self, obj: Object) -> ObjectState:
-        """The state of an object of which this App has recorded nothing."""
+    def _first_state_of(self, obj: Object, *, is_copy: bool = False) -> ObjectState:
+        """The state of an object of which this App has recorded nothing.
+
+        Args:
+            obj: the object.
+            is_copy: whether its finalizers may be those of the object of which it is a copy.
+        """
         remembered = self._handled_by_kopf(obj)
-        is_known = remembered is not None or self._is_known(obj)
+        is_known = remembered is not None or (not is_copy and self._is_known(obj))
         return self._state_of(obj, is_known=is_known, remembered=remembered)
 
     def _state_of(

@@ -243,6 +243,15 @@ class Handled(msgspec.Struct, frozen=True, kw_only=True):
             return None  # somebody has edited it
 
 
+def is_of_another(text: str, obj: Object) -> bool:
+    """Whether it is the record of another object than ``obj``, of which this one is a copy."""
+    try:
+        uid = decode_json(text.encode())["uid"]
+    except (ValueError, KeyError, TypeError):
+        return False  # somebody has edited it
+    return isinstance(uid, str) and uid != obj.uid
+
+
 def _names(data: Mapping[str, Any], key: str) -> frozenset[str]:
     return frozenset(map(str, data.get(key, ())))
 

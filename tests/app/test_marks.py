@@ -392,6 +392,20 @@ def test_a_copy_has_no_mark(calls: Calls) -> None:
     assert calls == [("add", 1), ("add", 2)]
 
 
+def test_a_copy_of_an_object_with_its_finalizer_and_record_is_new(calls: Calls) -> None:
+    with World(THING, made(calls, "add", "update", "delete", remember=True)) as world:
+        world.create("a", {"a": 1})
+        world.run(10)
+        text = the(world).annotations[KEY]
+        world.create("b", {"a": 2}, annotations={KEY: text}, finalizers=[OURS, HOLD])
+        world.run(10)
+        assert set(world.get("b").finalizers) == {OURS, HOLD}
+        assert record(world.get("b"))["uid"] == world.get("b").uid
+        world.restart()
+        world.run(100)
+    assert calls == [("add", 1), ("add", 2)]
+
+
 def test_where_metadata_cannot_be_written_the_add_is_called_once_and_updates_wait(
     calls: Calls,
 ) -> None:
