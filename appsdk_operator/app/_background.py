@@ -146,6 +146,8 @@ class BackgroundRunner:
     def see(self, obj: Object[Any, Any], *, is_wanted: bool) -> None:
         """Take the newest state of an object; ``is_wanted``: it is to run in this state."""
         key = obj.key
+        if self._is_from_before(obj):
+            obj = Live(self._client, obj).object
         with self._changed:
             state = self._states.get(key)
             if state is None:
@@ -255,6 +257,18 @@ class BackgroundRunner:
         return {"function": self._callback, "phases": counts, "objects": shown}
 
     # Internals.
+
+    def _is_from_before(self, obj: Object[Any, Any]) -> bool:
+        """Whether the function was given up for a later state: it reads the cache, which is ahead.
+
+        After a restore of the server the cache has no later state either.
+        """
+        with self._changed:
+            state = self._states.get(obj.key)
+            refused = None if state is None or state.uid != obj.uid else state.refused
+        return refused is not None and is_older_version(
+            obj.resource_version, refused.resource_version
+        )
 
     def _wake(self) -> None:
         with self._changed:

@@ -163,6 +163,11 @@ class BackgroundState:
         return self._refused is not None
 
     @property
+    def refused(self) -> Object | None:
+        """The state for which it was given up."""
+        return self._refused
+
+    @property
     def is_forgettable(self) -> bool:
         """Whether nothing has to be known of this name any more."""
         return self.running is None and not self.uid

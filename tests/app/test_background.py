@@ -426,3 +426,23 @@ def test_a_refusal_of_a_state_that_only_the_function_has_seen_is_one(subresource
         world.replace("a", {"size": 3})
         world.run(1.0)
     assert len(seen) == 2
+
+
+def test_late_events_of_its_own_writes_do_not_begin_it_again() -> None:
+    app, begun = App("bucket-operator"), list[int]()
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        begun.append(live.object.spec.size)
+        for number in range(3):
+            with app.edit(live.object) as draft:
+                draft["status"] = {"used": 10 * len(begun) + number}
+        assert live.object.resource_version
+        raise TerminalError("a wrong size")
+
+    with World(app) as world:
+        world.create("a", {"size": 1})
+        world.run(70.0)
+        world.replace("a", {"size": 2})
+        world.run(70.0)
+    assert begun == [1, 2]
