@@ -188,6 +188,7 @@ CASES: dict[str, str] = {
     "manager.Elected.on_set(callback)": values("a_callback_of_a_stop_signal"),
     "manager.Manager.add(runnable)": errors("a_runnable_of_a_manager_ends_it_with_its_own_error"),
     "manager.*.add*_check(check)": values("a_health_check"),
+    "manager.HealthChecks.add(check)": values("a_health_check"),
     "manager.*handler(handler)": values("a_handler_of_a_server"),
     "manager.HTTPServer.limited(handler)": values("a_handler_of_a_server"),
     "manager.*(extra_handlers)": values("a_handler_of_a_server"),

@@ -419,7 +419,8 @@ class BackgroundRunner:
                     and wanted.uid == seen.uid
                     and is_older_version(wanted.resource_version, seen.resource_version)
                 ):
-                    state.wanted = seen  # the run reads the cache, which may be ahead of the engine
+                    # The run reads the cache, which is ahead of the engine.
+                    state.wanted = seen
                 state.failed(seen, delay, attempt, self._clock.monotonic())
                 if state.due is not None:
                     heapq.heappush(self._times, (state.due, run.key))

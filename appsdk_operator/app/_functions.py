@@ -284,7 +284,10 @@ class KindFunctions:
         )
         """Whether the record is the mark of some objects."""
         self._keeps_states = records is not None and records.keeps_states
-        self._stores = self._keeps_states or self._marks
+        claims = {e.where for e in self._functions if e.cause == "delete"}
+        # With one filter the finalizer says of which clean-up an object is.
+        holds = bool(claims) and len(claims.union(self._background_wheres)) > 1
+        self._stores = self._keeps_states or self._marks or (records is not None and holds)
         """Whether this App writes records; an earlier version of it may have left some."""
         is_read = self._stores or any(e.cause in ("add", "sync") for e in self._functions)
         self._records = records if is_read else None
@@ -722,7 +725,8 @@ class KindFunctions:
             remembered = msgspec.structs.replace(remembered, states=states)
         if remembered is None:
             is_copy = recording.loaded is not None and is_of_another(recording.loaded, obj)
-            known.state = self._first_state_of(obj, is_copy=is_copy)
+            if is_copy or known.state.present is not obj:
+                known.state = self._first_state_of(obj, is_copy=is_copy)
         else:
             is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
             # Somebody may have taken the finalizer off meanwhile.

@@ -317,11 +317,12 @@ def test_a_manager_without_health_server_has_no_loop_and_no_further_thread(
 
 @pytest.mark.parametrize("part", ["come to its yield", "ended"])
 def test_one_that_hangs_is_named_with_its_line(part: str, caplog: pytest.LogCaptureFixture) -> None:
-    clock, may_go_on = ManualClock(), threading.Event()
+    clock, hanging, may_go_on = ManualClock(), threading.Event(), threading.Event()
 
     def hangs() -> Iterator[None]:
         if part == "ended":
             yield
+        hanging.set()
         may_go_on.wait()
         if part != "ended":
             yield
@@ -337,6 +338,7 @@ def test_one_that_hangs_is_named_with_its_line(part: str, caplog: pytest.LogCapt
     thread = threading.Thread(target=play)
     thread.start()
     try:
+        hanging.wait()
         clock.block_until_waiting(1)
         clock.advance(10.0)
         eventually(lambda: f"hangs has not {part} after 10 s, and is at " in caplog.text)

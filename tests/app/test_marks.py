@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from appsdk_operator import annotation, kinds, labels
+from appsdk_operator import StopSignal, annotation, field, kinds, labels
 from appsdk_operator.app import App, Kopf
 from appsdk_operator.app._due import ObjectState
 from appsdk_operator.app._functions import KindFunctions
@@ -830,3 +830,32 @@ def test_a_defect_is_found(
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises((BrokenPromise, AssertionError, KeyError)):
         check_histories()
+
+
+@pytest.mark.parametrize("remember", [False, True])
+def test_a_clean_up_with_a_filter_of_its_own_is_made_after_a_restart_beside_a_background(
+    remember: bool,
+) -> None:
+    app, calls = App("thing-operator", remember=remember), list[str]()
+
+    @app.background(THING)
+    def stay(_: Any, stop: StopSignal) -> None:
+        stop.wait()
+
+    app.on_add(THING)(lambda obj: calls.append("add"))
+    app.on_delete(THING, where=field("spec.a") == 9)(lambda obj: calls.append("delete"))
+    with World(THING, app) as world:
+        for name, a in (("left", 9), ("never", 1)):
+            world.create(name, {"a": a})
+        world.run(5)
+        world.replace("left", {"a": 1})
+        world.run(5)
+        world.restart()
+        world.run(40)
+        world.delete("never")
+        world.run(40)
+        assert calls.count("delete") == 0
+        world.delete("left")
+        world.run(40)
+        assert not world.objects()
+    assert sorted(calls) == ["add", "add", "delete"]

@@ -50,7 +50,7 @@ def test_declarations_that_do_not_fit_are_found(
     more = """
 OTHER = Kind(group="example.com", version="v2", kind="Widget", spec=Spec)
 app.on_add(KIND)(lambda obj: None)
-app.on_add(OTHER)(lambda obj: None)
+app.object_reconciler(OTHER)(lambda obj: None)
 """
     (folder / "checked_two.py").write_text(APP + more)
     assert cli.main(["check", "checked_two:app"]) == 1
