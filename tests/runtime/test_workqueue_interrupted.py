@@ -1,4 +1,4 @@
-"""A queue that a signal handler shuts down in the very thread that is at work inside."""
+"""A queue whose main thread a signal handler interrupts: it shuts it down, or is Ctrl-C."""
 
 from __future__ import annotations
 
@@ -104,3 +104,30 @@ def test_who_sleeps_wakes_and_the_metrics_go_with_the_last_one(
     sleeper.join(PATIENCE)
     assert outcomes == [None]
     assert "workqueue_depth" not in metrics.render()
+
+
+class OnlyWith:
+    """A lock that can be taken by ``with`` alone."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.__exit__(*error)
+
+
+def test_the_main_thread_takes_the_lock_by_with_so_that_ctrl_c_does_not_keep_it() -> None:
+    # After acquire() has returned, Ctrl-C may come before the next statement.
+    assert threading.current_thread() is threading.main_thread()
+    queue = WorkQueue[str]("q", clock=ManualClock())
+    queue._lock = OnlyWith(queue._lock)  # type: ignore[assignment]
+    queue.add("a")
+    queue.add("b")
+    item = queue.get()
+    assert item is not None
+    item = queue.done_and_get(item.key)
+    assert item is not None
+    assert item.key == "b"

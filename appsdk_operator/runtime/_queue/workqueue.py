@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable
+from threading import get_ident
 from typing import Any, Final, Generic, TypeVar, cast, final
 
 from appsdk_operator.runtime._clock import (
@@ -187,19 +188,26 @@ class WorkQueue(Generic[K]):
         After :meth:`shut_down` the call does nothing.
         """
         lock = self._lock
+        if get_ident() == _MAIN_THREAD:
+            with lock:
+                self._add(key, priority, after, ticket, reason)
+            return
         if not lock.acquire(False):
             self._take_turn()
         try:
-            if self._is_shut_down:
-                return
-            now = self._clock.monotonic()
-            if after > 0:
-                self._retries += 1
-            self._state.add(key, now, priority=priority, delay=after, ticket=ticket, reason=reason)
-            if self._sleepers:
-                self._pass_on(now)
+            self._add(key, priority, after, ticket, reason)
         finally:
             lock.release()
+
+    def _add(self, key: K, priority: int, after: float, ticket: int | None, reason: Any) -> None:
+        if self._is_shut_down:
+            return
+        now = self._clock.monotonic()
+        if after > 0:
+            self._retries += 1
+        self._state.add(key, now, priority=priority, delay=after, ticket=ticket, reason=reason)
+        if self._sleepers:
+            self._pass_on(now)
 
     def add_all(
         self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
@@ -300,30 +308,42 @@ class WorkQueue(Generic[K]):
         No other thread is woken for a key that the caller takes itself.
         """
         lock = self._lock
-        if not lock.acquire(False):
-            self._take_turn()
-        try:
-            now = self._clock.monotonic()
-            self._unlock(key, now)
-            item = self._hand_out(now)
-            if item is not None:
-                if self._sleepers:
-                    self._pass_on(now)
-                return item
-            if self._is_idle(now):
-                self._became_idle.notify_all()
-            if self._is_shut_down:
-                self._condition.notify_all()
-            item = self._wait_for_key(now)
-            is_over = item is None and self._is_idle(self._clock.monotonic())
-        finally:
-            lock.release()
-        if is_over:
-            self._retire()
+        if get_ident() == _MAIN_THREAD:
+            with lock:
+                item = self._next_after(key)
+        else:
+            if not lock.acquire(False):
+                self._take_turn()
+            try:
+                item = self._next_after(key)
+            finally:
+                lock.release()
+        if item is None:
+            with lock:
+                is_over = self._is_idle(self._clock.monotonic())
+            if is_over:
+                self._retire()
         return item
+
+    def _next_after(self, key: K) -> QueueItem[K] | None:
+        now = self._clock.monotonic()
+        self._unlock(key, now)
+        item = self._hand_out(now)
+        if item is not None:
+            if self._sleepers:
+                self._pass_on(now)
+            return item
+        if self._is_idle(now):
+            self._became_idle.notify_all()
+        if self._is_shut_down:
+            self._condition.notify_all()
+        return self._wait_for_key(now)
 
     def _take_turn(self) -> None:
         """Take the lock, which another thread has.
+
+        Not for the main thread: Ctrl-C may come between any two of its steps, and only a ``with``
+        statement on the lock itself gives back what it has taken by then.
 
         Threads that block on a lock get it in turn, each by a switch of threads, and the one that
         gives it back has to wait for all of them before its next key. So the interpreter goes to
@@ -556,6 +576,7 @@ class WorkQueue(Generic[K]):
             ]
 
 
+_MAIN_THREAD: Final = threading.main_thread().ident
 _TURNS: Final = 100
 """The tries of a thread to take the lock before it waits for it."""
 _TOO_MANY = "exceeded_cardinality_limit"
