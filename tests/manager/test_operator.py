@@ -228,6 +228,21 @@ def test_options_out_of_bounds_are_refused():
         Operator(stop_timeout=-1)
 
 
+@pytest.mark.parametrize("handle_signals", [False, True])
+def test_the_stop_signal_of_its_controllers_waits_on_its_clock(handle_signals):
+    clock = ManualClock()
+    operator = Operator(clock=clock)
+    waited = []
+
+    class Waits:
+        def run(self, stop: StopSignal) -> None:
+            waited.append(stop._clock)
+
+    operator.add_controller(Waits())
+    operator.run(handle_signals=handle_signals)
+    assert waited == [clock]
+
+
 def test_signals_outside_of_the_main_thread_are_refused_before_anything_starts():
     operator, controller = Operator(), Scripted(ends_by_itself=True)
     operator.add_controller(controller)

@@ -525,8 +525,13 @@ class Manager:
             self._observe_for_options()
             with owned_by(self), self._entered():
                 if handle_signals:
-                    run = self._lifecycle.run
-                    run_with_signals(run, stop, note=self._note_signal, threads="manager")
+                    run_with_signals(
+                        self._lifecycle.run,
+                        stop,
+                        note=self._note_signal,
+                        threads="manager",
+                        clock=self._clock,
+                    )
                 else:
                     self._lifecycle.run(stop)
         finally:

@@ -238,7 +238,9 @@ class Operator:
                 raise RuntimeError("the operator was run before: make a new one")
             self._has_run = True
         if handle_signals:
-            run_with_signals(self._run, stop, note=self._note_signal, threads="operator")
+            run_with_signals(
+                self._run, stop, note=self._note_signal, threads="operator", clock=self.clock
+            )
         else:
             self._run(stop)
 

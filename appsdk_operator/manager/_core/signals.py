@@ -36,6 +36,7 @@ def run_with_signals(
     *,
     note: Callable[[str], object],
     threads: str,
+    clock: Clock,
 ) -> None:
     """Call ``run(stop)`` in another thread, so that the main thread can handle signals at any time.
 
@@ -44,11 +45,12 @@ def run_with_signals(
         stop: ends the run, too; None without one.
         note: called with the name of the signal that stops it.
         threads: the prefix of the thread's name.
+        clock: the clock of the signal's waits where there is no ``stop``.
 
     Raises:
         BaseException: what ``run`` raised.
     """
-    own = stop.child() if stop is not None else StopSignal()
+    own = stop.child() if stop is not None else StopSignal(clock=clock)
     ended = StopSignal(clock=system_clock)
     raised: list[BaseException] = []
 
