@@ -670,6 +670,38 @@ def test_a_cache_outlives_what_runs_beside_it_in_its_thread(caplog, fails):
     assert seen[0][1].is_set()
 
 
+def test_handlers_begin_no_call_after_the_stop_while_what_runs_beside_the_cache_goes_on():
+    cache = Cache(Server(A, B), metrics=Metrics())
+    cache.add(THING)
+    stop, is_called, goes_on, ends = StopSignal(), *(threading.Event() for _ in range(3))
+    calls = []
+
+    class Slow(Recorder):
+        def on_add(self, obj, *, is_initial=False):
+            calls.append(obj.name)
+            is_called.set()
+            assert goes_on.wait(PATIENCE)
+
+    registration = cache.add_event_handler(THING, Slow())
+    thread = threading.Thread(
+        target=lambda: cache.run(stop, meanwhile=lambda _: ends.wait(PATIENCE) and None)
+    )
+    thread.start()
+    try:
+        assert is_called.wait(PATIENCE)
+        stop.set()
+        goes_on.set()
+        assert not registration.wait_for_sync(StopSignal(), PATIENCE)
+        assert registration.join(PATIENCE) == []
+        assert thread.is_alive()
+        assert len(calls) == 1
+    finally:
+        stop.set()
+        goes_on.set()
+        ends.set()
+        thread.join(PATIENCE)
+
+
 def test_a_removed_kind_stops_and_can_be_added_again(start):
     server = Server(A)
     cache = start(server, THING)

@@ -664,6 +664,8 @@ class Cache:
             self._has_run = True
             self._stop = own
             self._metrics = metrics = present_metrics(self._metrics)
+        if meanwhile is not None:
+            own.on_set(self._end_handlers)  # it may take its time to return
         try:
             with self._lock:
                 for kind_cache in self._kind_caches.values():
@@ -697,6 +699,13 @@ class Cache:
             raise RuntimeError(
                 f"an informer of the cache failed: {safe_repr(self._failure)}"
             ) from self._failure
+
+    def _end_handlers(self) -> None:
+        """Begin no more calls. Without the lock: whoever sets the stop may hold others."""
+        for kind_cache in list(self._kind_caches.values()):
+            for registration in list(kind_cache.registrations):
+                registration.end()
+        self._changed.wake()
 
     # For the cached client.
 
