@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator.cache import Delivery, Event, ResourceAction
+from appsdk_operator.cache import Delivery, Event, Overflow, ResourceAction
 from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, OrderedCall
 from appsdk_operator.runtime import ManualClock
 from tests.cache.conftest import NoJitter, thing, told
@@ -137,7 +137,7 @@ def test_no_call_is_made_for_a_source_that_has_gone(ends):
     while subject.delivery.step():
         pass
     assert len(subject.waiting[0, "a"]) == 1
-    assert subject.delivery.pending == 0
+    assert subject.delivery.pending == subject.delivery._pending.calls == 0
     subject.delivery.stop()
 
 
@@ -152,6 +152,32 @@ def test_a_call_says_when_the_handler_is_called_again():
     clock.advance(5)
     assert delivery.step()
     assert seen == [None]
+    delivery.stop()
+
+
+@pytest.mark.parametrize("overflow", Overflow)
+def test_calls_neither_make_an_informer_wait_nor_events_merge(overflow):
+    keys, seen = [f"o{number}" for number in range(9)], []
+    delivery = Delivery(
+        "d",
+        lambda _, event: seen.append(told(event)),
+        max_pending=2,
+        overflow=overflow,
+        clock=ManualClock(),
+    )
+    source = delivery.source("k")
+    source.call_in_order([source.key_of(thing(name)) for name in keys], lambda _: None)
+    assert delivery.pending == len(keys)
+    waits = threading.Thread(target=source.wait_for_space, daemon=True)
+    waits.start()
+    waits.join(5)
+    assert not waits.is_alive()
+    source.on_events([Event(UPDATE, TWO, ONE)])
+    source.on_events([Event(UPDATE, THREE, TWO)])
+    while delivery.step():
+        pass
+    assert seen == ["update a@1->2", "update a@2->3"]
+    assert delivery.pending == delivery._pending.calls == 0
     delivery.stop()
 
 

@@ -79,6 +79,8 @@ class CoalescingBuffer(Generic[K]):
         # Lists and not deques: nearly all hold one event, and a deque takes 600 bytes for it.
         self._by_key: dict[K, list[tuple[int, Event | OrderedCall[K]]]] = {}
         self.count = 0
+        self.calls = 0
+        """How many of them are calls, which do not count against the bound: they never merge."""
         self.merged_count = 0
 
     def put(self, key: K, ticket: int, event: Event, *, elsewhere: int = 0) -> bool:
@@ -98,7 +100,7 @@ class CoalescingBuffer(Generic[K]):
         ):
             # The pending event is at least as new as the resync.
             return False
-        if self.count + elsewhere >= self._bound and self._merge(key, waiting, event):
+        if self.count - self.calls + elsewhere >= self._bound and self._merge(key, waiting, event):
             return False
         waiting.append((ticket, event))
         self.count += 1
@@ -109,6 +111,7 @@ class CoalescingBuffer(Generic[K]):
         waiting = self._by_key.setdefault(key, [])
         waiting.append((ticket, call))
         self.count += 1
+        self.calls += 1
         return len(waiting) == 1
 
     def pending_keys(self) -> list[K]:
@@ -127,6 +130,8 @@ class CoalescingBuffer(Generic[K]):
             return None
         _, event = waiting.pop(0)
         self.count -= 1
+        if event.is_initial and isinstance(event, OrderedCall):
+            self.calls -= 1
         if not waiting:
             del self._by_key[key]
         return event
@@ -139,7 +144,7 @@ class CoalescingBuffer(Generic[K]):
     def clear(self) -> None:
         """Remove all events, without calls of ``on_dropped``."""
         self._by_key.clear()
-        self.count = 0
+        self.count = self.calls = 0
 
     def drop(self, matches: Callable[[K], bool]) -> None:
         """Remove the events of the keys that match."""
@@ -149,6 +154,8 @@ class CoalescingBuffer(Generic[K]):
             for _, event in waiting:
                 if isinstance(event, Event):
                     self._on_dropped(key, event)
+                else:
+                    self.calls -= 1
 
     def _merge(
         self, key: K, waiting: list[tuple[int, Event | OrderedCall[K]]], event: Event

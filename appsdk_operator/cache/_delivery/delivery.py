@@ -511,9 +511,12 @@ class Delivery:
         removed, or ``stop`` is set.
         """
         if self._overflow is Overflow.BLOCK:
-            self._room.wait(
-                lambda: self.pending < self._max_pending or self._has_ended(source), stop
-            )
+            self._room.wait(lambda: self._has_room or self._has_ended(source), stop)
+
+    @property
+    def _has_room(self) -> bool:
+        # Not for calls: each may wait for what the informer brings.
+        return self.pending - self._pending.calls < self._max_pending
 
     def resync_every(
         self, source: EventSource, seconds: float, replay: Callable[[], None]
