@@ -231,6 +231,23 @@ def test_nothing_is_written_where_logging_is_to_keep_quiet(
     assert told() == ""
 
 
+@pytest.mark.parametrize(
+    ("message", "args", "expected"),
+    [
+        ("%(a)s of %(b)d", ({"a": "x", "b": 2},), "x of 2"),
+        ("%s", ({"a": 1},), "{'a': 1}"),
+        ("%s", ({},), "{}"),
+        ("%s %d", (object(), True), None),
+    ],
+)
+def test_arguments_are_those_of_logging(
+    caplog: pytest.LogCaptureFixture, message: str, args: tuple[object, ...], expected: str | None
+) -> None:
+    get_logger("appsdk_operator.runtime").warning(message, *args)
+    (record,) = caplog.records
+    assert record.getMessage() == (message % args if expected is None else expected)
+
+
 def test_ctrl_c_in_a_handler_reaches_the_main_thread_and_no_other(
     safe: SafeLogger, told: Callable[[], str]
 ) -> None:

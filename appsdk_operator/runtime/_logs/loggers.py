@@ -79,7 +79,9 @@ def _formattable(exc_info: Any) -> Any:
 def _has_text(msg: object, args: tuple[object, ...]) -> bool:
     """Whether a handler can format the record; none of the user's objects in it raises then."""
     try:
-        _ = str(msg) % args
+        # As logging does: one mapping has the values by name.
+        values = args[0] if len(args) == 1 and isinstance(args[0], Mapping) and args[0] else args
+        _ = str(msg) % values
     except BaseException as error:
         if is_interrupt(error):
             raise
@@ -88,7 +90,7 @@ def _has_text(msg: object, args: tuple[object, ...]) -> bool:
 
 
 def _argument(value: object) -> object:
-    return value if type(value) in (int, float) else _Argument(value)
+    return value if type(value) in (int, float, bool) else _Argument(value)
 
 
 @final
