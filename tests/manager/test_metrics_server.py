@@ -107,6 +107,16 @@ def test_the_process_is_measured_and_nothing_twice(serve: Any) -> None:
     assert serve(make(process_metrics=False)).get("/metrics").text == ""
 
 
+def test_a_source_with_metrics_of_the_process_replaces_the_kits(serve: Any) -> None:
+    server = make()
+    family = Family("process_open_fds", "gauge", "Mine.")
+    server._metrics.add_source(lambda: [Sample(family, (), 7)])
+    lines = serve(server).get("/metrics").text.splitlines()
+    assert [each for each in lines if each.startswith("process_open_fds")] == [
+        "process_open_fds 7.0"
+    ]
+
+
 def test_it_serves_nothing_but_metrics_and_added_handlers(serve: Any) -> None:
     def extra(request: HTTPRequest) -> HTTPResponse:
         return HTTPResponse(body=b"extra")

@@ -187,7 +187,9 @@ class MetricsServer(EndpointServer):
         is_openmetrics, content_type = found
 
         def make() -> bytes:
-            samples = [*self._metrics.samples(), *self._process()]
+            samples = self._metrics.samples()
+            names = {sample.family.name for sample in samples}
+            samples += [each for each in self._process() if each.family.name not in names]
             page = page_of(samples, is_openmetrics=is_openmetrics)
             return _package_encoder(accepted)[0](self._merged()) if page is None else page
 
