@@ -304,7 +304,7 @@ class App:
             max_awaiting=max_awaiting,
             paused=None if paused is None else filter_of(paused, "paused"),
             remember=_checked_remember(remember),
-            handled_states=_checked_states(handled_states, remember),
+            handled_states=_checked_states(handled_states),
             adopt=_checked_adopt(adopt),
         )
         watchers = validation.checked_texts("previous_watchers", previous_watchers)
@@ -1723,7 +1723,7 @@ def _checked_adopt(given: Any) -> Kopf | None:
     raise TypeError(f"adopt={given!r}: give Kopf(), with the operator's own settings as options")
 
 
-def _checked_states(given: Any, remember: Any) -> HandledStates | None:
+def _checked_states(given: Any) -> HandledStates | None:
     if given is None:
         return None
     if isinstance(given, type) or not isinstance(given, HandledStates):
@@ -1732,8 +1732,6 @@ def _checked_states(given: Any, remember: Any) -> HandledStates | None:
         )
     validation.check_callable("handled_states.load", given.load, "obj", required=True)
     validation.check_callable("handled_states.store", given.store, "obj", "state", required=True)
-    if remember is False:
-        raise ValueError("handled_states with remember=False would not be used: leave one out")
     return given
 
 

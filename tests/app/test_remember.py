@@ -653,7 +653,6 @@ def test_another_place_may_have_the_states_and_may_be_away(calls: Calls) -> None
         ({"remember": ["Thing"]}, TypeError, "remember"),
         ({"handled_states": Table}, TypeError, "load"),
         ({"handled_states": {}}, TypeError, "store"),
-        ({"handled_states": Table(), "remember": False}, ValueError, "would not be used"),
     ],
 )
 def test_what_cannot_be_used_is_refused_when_given(
@@ -661,6 +660,20 @@ def test_what_cannot_be_used_is_refused_when_given(
 ) -> None:
     with pytest.raises(error, match=text):
         App("thing-operator", **options)
+
+
+def test_a_place_of_the_programs_has_the_marks_of_what_is_not_remembered(calls: Calls) -> None:
+    table = Table()
+    app = App("thing-operator", remember=False, handled_states=table)
+    app.on_add(THING)(lambda obj: calls.append(("add", obj.spec.a)))
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(60)
+        world.restart()
+        world.run(60)
+        assert not world.objects()[0].annotations
+    assert calls == [("add", 1)]
+    assert len(table.texts) == 1
 
 
 def test_own_kinds_with_updates_are_remembered_and_others_where_asked_for() -> None:
