@@ -23,6 +23,7 @@ from appsdk_operator.runtime import (
     StopSignal,
     ThreadGroup,
     as_exception,
+    asked_delay,
     callback_name,
     callback_place,
     counted,
@@ -30,7 +31,7 @@ from appsdk_operator.runtime import (
     safe_text,
     settle,
 )
-from appsdk_operator.runtime.validation import FALLBACK_DELAY, retry_delay
+from appsdk_operator.runtime.validation import FALLBACK_DELAY
 from appsdk_operator.watchers import RetryPolicy
 
 _log = get_logger("appsdk_operator.app")
@@ -435,15 +436,16 @@ class BackgroundRunner:
             return asked, attempt
         if isinstance(sole, TerminalError):
             return None, 0
-        try:
-            delay = retry_delay("retry", self._retry(error, attempt))
-        except BaseException:  # otherwise the run would never be over
-            _log.exception(
+        delay = asked_delay(
+            "retry",
+            self._retry,
+            *(error, attempt),
+            failed=lambda _: _log.exception(
                 "the retry policy of %s failed: the kit starts it again in %g s",
                 self._callback,
                 FALLBACK_DELAY,
-            )
-            delay = FALLBACK_DELAY
+            ),
+        )
         return (None, 0) if delay is None else (delay, attempt + 1)
 
     def _log_failure(self, run: _Run, error: Exception, delay: float | None) -> None:
