@@ -89,10 +89,7 @@ def with_class(error: BaseException) -> BaseException:
     try:
         _ = error.__class__
     except BaseException as raised:
-        if is_interrupt(raised):
-            raise
-        failure = RuntimeError(f"{error_text(error)}, and its class cannot be read")
-        return failure.with_traceback(traceback_of(error))
+        return _stand_in(error, "class", raised)
     return error
 
 
@@ -110,11 +107,16 @@ def formattable(error: BaseException) -> BaseException:
                 left += (each.__cause__, each.__context__)
                 left += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
     except BaseException as raised:
-        if is_interrupt(raised):
-            raise
-        failure = RuntimeError(f"{error_text(error)}, and its attributes cannot be read")
-        return failure.with_traceback(traceback_of(error))
+        return _stand_in(error, "attributes", raised)
     return error
+
+
+def _stand_in(error: BaseException, what: str, raised: BaseException) -> RuntimeError:
+    """What is shown for an error of which ``what`` cannot be read: that has raised ``raised``."""
+    if is_interrupt(raised):
+        raise raised
+    failure = RuntimeError(f"{error_text(error)}, and its {what} cannot be read")
+    return failure.with_traceback(traceback_of(error))
 
 
 def add_note(error: BaseException, note: str) -> None:
