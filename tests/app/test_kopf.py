@@ -21,6 +21,7 @@ from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.resource import Kind, Object, field, labels
 from appsdk_operator.testing import World
 from appsdk_operator.watchers import FinalizerLifecycle
+from tests.app.places import Table
 from tests.hypothesis_profiles import scaled
 
 
@@ -466,22 +467,6 @@ def test_a_replica_set_has_its_own_key_beside_the_copy_from_its_deployment() -> 
     assert state.values["/spec"] == {}
     (removal,) = states.removals(obj, handled=True)
     assert removal["path"].endswith("-ofDRS")
-
-
-class Table:
-    """Handled states in a place of the program's."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-
-    def load(self, obj: Object, /) -> str | None:
-        return self.texts.get(obj.uid)
-
-    def store(self, obj: Object, state: str | None, /) -> None:
-        if state is None:
-            self.texts.pop(obj.uid, None)
-        else:
-            self.texts[obj.uid] = state
 
 
 # Crashes.

@@ -21,6 +21,7 @@ from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import APIServer, World, install_crds
 from appsdk_operator.watchers import JoinedFinalizer, ReconcileRequest, SimpleWatcher
+from tests.app.places import Table
 from tests.simulations import no_client
 
 
@@ -591,30 +592,6 @@ def test_a_state_that_the_cache_shows_too_late_is_read_from_the_server_first(
         change = MergePatch({"spec": {"a": 4}})
         look_at(follower, client.patch(THING, "a", change, namespace="default"))
         assert calls[2:] == [("update", (3, 0), (4, 0))]
-
-
-class Table:
-    """Another place; its calls fail on demand."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        self.failures = 0
-
-    def load(self, obj: Object, /) -> str | None:
-        self._maybe_fail()
-        return self.texts.get(obj.uid)
-
-    def store(self, obj: Object, state: str | None, /) -> None:
-        self._maybe_fail()
-        if state is None:
-            self.texts.pop(obj.uid, None)
-        else:
-            self.texts[obj.uid] = state
-
-    def _maybe_fail(self) -> None:
-        if self.failures:
-            self.failures -= 1
-            raise ConnectionError("the table is away")
 
 
 def test_another_place_may_have_the_states_and_may_be_away(calls: Calls) -> None:
