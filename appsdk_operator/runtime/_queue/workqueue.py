@@ -348,6 +348,9 @@ class WorkQueue(Generic[K]):
         Threads that block on a lock get it in turn, each by a switch of threads, and the one that
         gives it back has to wait for all of them before its next key. So the interpreter goes to
         another thread instead, in which the lock's holder may be, and this one tries again.
+
+        Its callers say twice how the lock is taken: to hand their steps to one function costs 5 %
+        of the instructions of a reconcile that does nothing.
         """
         for _ in range(_TURNS):
             yield_to_threads()
