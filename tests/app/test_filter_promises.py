@@ -56,9 +56,11 @@ MOVES = st.lists(
 )
 
 
-def operator(*wheres: Any) -> App:
+def operator(*wheres: Any, has_background: bool = False) -> App:
     """Makes something outside of the cluster for each object that it is told of."""
     app = App("thing-operator")
+    if has_background:
+        app.background(THING)(lambda live, stop: stop.wait())
     for number, where in enumerate(wheres):
         declare(app, number, where)
     return app
@@ -103,9 +105,11 @@ def move(world: World, what: str, value: Any) -> None:
             world.restart()
 
 
-def left_after(wheres: Sequence[Any], moves: list[tuple[str, Any]]) -> list[str]:
+def left_after(
+    wheres: Sequence[Any], moves: list[tuple[str, Any]], *, has_background: bool = False
+) -> list[str]:
     """What is left outside when an object with such a life is gone."""
-    with World(THING, operator(*wheres)) as world:
+    with World(THING, operator(*wheres, has_background=has_background)) as world:
         WORLD[:] = [world]
         STRANGERS.clear()
         world.create("a", {"a": 1})
@@ -125,27 +129,21 @@ LEAVES: list[tuple[str, Any]] = [("color", "red"), ("wait", 1.0), ("color", "blu
 
 
 @settings(max_examples=scaled(60))
-@given(st.sampled_from(WHERES), MOVES)
-@example(RED, [*LEAVES, ("restart", 0)])
-@example(RED, [*LEAVES, ("wait", 1.0), ("down", 30.0), ("size", 3)])
+@given(st.sampled_from(WHERES), MOVES, st.booleans())
+@example(RED, [*LEAVES, ("restart", 0)], False)
+@example(RED, [*LEAVES, ("restart", 0)], True)
+@example(RED, [*LEAVES, ("wait", 1.0), ("down", 30.0), ("size", 3)], False)
 def test_what_was_made_for_an_object_is_removed_with_it(
-    where: Any, moves: list[tuple[str, Any]]
+    where: Any, moves: list[tuple[str, Any]], has_background: bool
 ) -> None:
-    assert left_after([where], moves) == []
-
-
-# A finalizer does not say for which of several filters it was put. After a restart only those count
-# that match again, or all if none does.
-IN_ONE_PROCESS = MOVES.map(lambda moves: [each for each in moves if each[0] not in _RESTARTS])
-_RESTARTS = ("restart", "down")
+    assert left_after([where], moves, has_background=has_background) == []
 
 
 @settings(max_examples=scaled(30))
-@given(st.lists(st.sampled_from(WHERES), min_size=2, max_size=3, unique_by=id), IN_ONE_PROCESS)
+@given(st.lists(st.sampled_from(WHERES), min_size=2, max_size=3, unique_by=id), MOVES)
 @example([RED, ~RED], [*LEAVES, ("wait", 1.0)])
-def test_several_filters_lose_nothing_in_one_process(
-    wheres: list[Any], moves: list[tuple[str, Any]]
-) -> None:
+@example([RED, ~RED], [*LEAVES, ("wait", 1.0), ("restart", 0)])
+def test_several_filters_lose_nothing(wheres: list[Any], moves: list[tuple[str, Any]]) -> None:
     assert left_after(wheres, moves) == []
 
 
@@ -160,10 +158,7 @@ def test_several_filters_lose_nothing_in_one_process(
 def test_each_function_is_called_for_an_object_that_it_is_for_also_across_restarts(
     wheres: list[Any], has_background: bool, moves: list[tuple[str, Any]]
 ) -> None:
-    app = operator(*wheres)
-    if has_background:
-        app.background(THING)(lambda live, stop: stop.wait())
-    with World(THING, app) as world:
+    with World(THING, operator(*wheres, has_background=has_background)) as world:
         WORLD[:] = [world]
         thing = world.create("a", {"a": 1})
         for what, value in moves:
