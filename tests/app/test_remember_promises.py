@@ -158,6 +158,32 @@ def test_what_changes_before_the_first_record_is_stored_is_not_lost(turn: str) -
     )
 
 
+UNRECORDED = [
+    *('create a {"a": 1, "b": 3}', "wait 60"),
+    *('spec a {"a": 2, "b": 3}', "wait 60", "crash", 'spec a {"a": 1, "b": 3}'),
+]
+
+
+def test_a_change_that_was_handled_not_recorded_and_reverted_while_down_is_the_known_limit() -> (
+    None
+):
+    """For a function with when= alone, and only if its call went back to the recorded value."""
+    for last in (1, 3):
+        replay = [
+            step.replace('"a": 1', f'"a": {last}', n > 1) for n, step in enumerate(UNRECORDED)
+        ]
+        # The store after the call hangs.
+        place = Place(["ok", "ok", "ok", "hangs"])
+        place.app = remembering(states=place, time_limit=None)
+        check_operator(
+            place.app,
+            always=place.begin,
+            at_rest=place.begin,
+            promises=[Promise.CHAIN],
+            replay=replay,
+        )
+
+
 @pytest.mark.parametrize("has_add", [True, False])
 def test_a_new_leader_goes_on_from_what_the_last_one_has_recorded(has_add: bool) -> None:
     begins = ["seed 1", 'create a {"a": 1, "b": 3}']
