@@ -37,7 +37,14 @@ from appsdk_operator.controllers import (
     PatchAbandonedError,
     Result,
 )
-from appsdk_operator.resource import FieldPath, Kind, Object, ObjectKey, is_older_version
+from appsdk_operator.resource import (
+    DecodeError,
+    FieldPath,
+    Kind,
+    Object,
+    ObjectKey,
+    is_older_version,
+)
 from appsdk_operator.runtime import Clock, as_exception, call_limited, get_logger, safe_text, settle
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers import (
@@ -517,29 +524,32 @@ class KindFunctions:
         if known is None or not known.is_settled or old is None:
             return None
         state, version, before = known.state, obj.resource_version, old.resource_version
-        if (
-            obj.kind is not self.kind
-            or obj.deletion_timestamp is not None
-            or old.deletion_timestamp is not None
-            # Most are newer, which needs no call.
-            or (
-                (version < before or len(version) != len(before))
-                and is_older_version(version, before)
-            )
-            or (
-                old is not state.present
-                and is_older_version(version, state.present.resource_version)
-            )
-            or (
-                self._has_mark
-                and (
-                    obj.finalizers != self._steady_finalizers
-                    if self._protects
-                    else self._mark not in obj.raw
+        try:
+            if (
+                obj.kind is not self.kind
+                or obj.deletion_timestamp is not None
+                or old.deletion_timestamp is not None
+                # Most are newer, which needs no call.
+                or (
+                    (version < before or len(version) != len(before))
+                    and is_older_version(version, before)
                 )
-            )
-        ):
-            return None
+                or (
+                    old is not state.present
+                    and is_older_version(version, state.present.resource_version)
+                )
+                or (
+                    self._has_mark
+                    and (
+                        obj.finalizers != self._steady_finalizers
+                        if self._protects
+                        else self._mark not in obj.raw
+                    )
+                )
+            ):
+                return None
+        except DecodeError:
+            return None  # its finalizers cannot be read, which whoever looks logs
         if self._is_paused is not None and (obj.uid in self._paused or self._is_paused(obj)):
             return None
         if known.until is not None:  # or there is no clock to read
@@ -1253,12 +1263,16 @@ class KindFunctions:
         """The call that a look at a state of the object is to lead to."""
         if known.foreseen is not None:
             return known.foreseen[1]
-        return known.state.next(self._clock.monotonic(), obj.viewed_as(self.kind))
+        try:
+            return known.state.next(self._clock.monotonic(), obj.viewed_as(self.kind))
+        except DecodeError:
+            return None
 
     def failing(self, obj: Object, /) -> FailedFunction:
         """The call that has just failed."""
-        known = self._known_of(obj)
-        called = self.called(obj)
+        known, called = self._known.get(obj.uid), self.called(obj)
+        if known is None:  # its metadata cannot be read, and no retry changes that
+            return FailedFunction(called, 0, lambda *_: None, None)
         step = known.running
         if step is None:
             recording = known.recording
@@ -1276,7 +1290,9 @@ class KindFunctions:
 
     def failed(self, obj: Object, error: Exception, delay: float | None, attempt: int, /) -> None:
         """That call is repeated after ``delay`` seconds, or not for this state."""
-        known, now = self._known_of(obj), self._clock.monotonic()
+        known, now = self._known.get(obj.uid), self._clock.monotonic()
+        if known is None:
+            return
         step = known.running
         if step is None:
             write = _Write(error, attempt, now + (delay or 0.0))

@@ -198,7 +198,7 @@ class OpinionatedWatcher(HasFinalizerLifecycle, Generic[SpecT, StatusT]):
         callback = found[method]
         if obj is not None and obj.is_deleting:
             callback = self._delete
-        elif obj is not None and method == "add" and self._finalizer_lifecycle.is_handled(obj):
+        elif obj is not None and method == "add" and self._finalizer_lifecycle.shows_handled(obj):
             callback = self._sync
         others = (callback, self._add, self._sync, self._update, self._delete)
         return next((each for each in others if each is not None), None)

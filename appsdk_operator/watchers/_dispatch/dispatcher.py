@@ -18,7 +18,7 @@ from appsdk_operator.controllers import (
     compact_reason,
     sole_error,
 )
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import DecodeError, Object
 from appsdk_operator.runtime import (
     NO_MEMORY,
     ActivityLog,
@@ -162,11 +162,14 @@ class Dispatcher:
                 event if source.view is None else event.viewed_as(source.view)
             )
             calls = _of_target(target, self._pending_of(key))
-            if calls is not None:
-                self._react(calls, source, event, is_concerned=True)
-            else:
-                trigger = event if target.takes_events else target.request_of(event)
-                self._call(source, target, trigger)
+            try:
+                if calls is not None:
+                    self._react(calls, source, event, is_concerned=True)
+                else:
+                    trigger = event if target.takes_events else target.request_of(event)
+                    self._call(source, target, trigger)
+            except DecodeError as error:
+                self._unreadable(target, obj, error)
         return self._run_pending(key)
 
     def is_known(self, key: DeliveryKey, event: Event) -> bool:
@@ -315,30 +318,33 @@ class Dispatcher:
         original = event
         for target in targets:
             event = original
-            if target.view is not None and target.view is not event.object.kind:
-                event = target.read_event(event)
-            if target.is_removed:
-                continue
-            if target.not_shown is not None and self._is_not_shown(
-                target, source.key_of(event.object)
-            ):
-                continue
-            if (
-                target.steady is not None
-                and event.action is _UPDATE
-                and not pending
-                and (steady := target.steady(event)) is not None
-            ):
-                if steady is not False:
-                    self._call_steady(source, target, event, steady, is_sole=is_sole)
-                continue
-            is_concerned = target.selective is None or not target.is_unconcerned_by(event)
-            if pending and (calls := _of_target(target, pending)) is not None:
-                self._react(calls, source, event, is_concerned=is_concerned)
-            elif is_concerned:
-                # The usual path: nothing is pending.
-                trigger = event if target.takes_events else target.request_of(event)
-                self._call(source, target, trigger, is_sole=is_sole)
+            try:
+                if target.view is not None and target.view is not event.object.kind:
+                    event = target.read_event(event)
+                if target.is_removed:
+                    continue
+                if target.not_shown is not None and self._is_not_shown(
+                    target, source.key_of(event.object)
+                ):
+                    continue
+                if (
+                    target.steady is not None
+                    and event.action is _UPDATE
+                    and not pending
+                    and (steady := target.steady(event)) is not None
+                ):
+                    if steady is not False:
+                        self._call_steady(source, target, event, steady, is_sole=is_sole)
+                    continue
+                is_concerned = target.selective is None or not target.is_unconcerned_by(event)
+                if pending and (calls := _of_target(target, pending)) is not None:
+                    self._react(calls, source, event, is_concerned=is_concerned)
+                elif is_concerned:
+                    # The usual path: nothing is pending.
+                    trigger = event if target.takes_events else target.request_of(event)
+                    self._call(source, target, trigger, is_sole=is_sole)
+            except DecodeError as error:
+                self._unreadable(target, event.object, error)
         if targets and not is_sole:
             seconds = self._clock.monotonic() - started
             self._metrics.event_handled(source.kind, event.action, seconds)
@@ -423,12 +429,28 @@ class Dispatcher:
             for call in calls.due(self._clock.monotonic()):
                 if self._is_stopped:
                     return None
-                self._start(calls, call, is_retry=True)
+                try:
+                    self._start(calls, call, is_retry=True)
+                except DecodeError as error:
+                    self._unreadable(calls.target, call.latest, error)
         with self._lock:
             self._drop_empty((found,))
             dues = [calls.next_due() for calls in self._pending.get(found, ())]
         due = min((each for each in dues if each is not None), default=None)
         return None if due is None else max(0.0, due - self._clock.monotonic())
+
+    def _unreadable(self, target: RegisteredTarget, obj: Object, error: DecodeError) -> None:
+        """Log that nothing can be planned for an object whose metadata is invalid."""
+        self._failures.log.failed(
+            error,
+            f"metadata of {target.kind}",
+            "controller %s: no further call is planned for an object with invalid metadata until "
+            "it changes: %s",
+            *(self._name, error),
+            about=obj.key,
+            with_traceback=False,
+            extra={"controller": self._name, "kind": target.kind},
+        )
 
     def _start(self, calls: PendingCalls, call: PendingCall, *, is_retry: bool = False) -> None:
         """Make a pending call, unless there is no need any more."""

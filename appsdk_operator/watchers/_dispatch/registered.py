@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, final
 
 from appsdk_operator.cache import DeliveryKey, Event, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import DecodeError, Kind, Object
 from appsdk_operator.runtime import (
     Clock,
     FailureLog,
@@ -181,9 +181,12 @@ class RegisteredTarget:
         lifecycle = self.finalizer_lifecycle
         if lifecycle is None:
             return False
-        if event.action is _CREATE:
-            return lifecycle.is_handled(event.object)
-        return event.old is not None and lifecycle.is_stripped(event.old, event.object)
+        try:
+            if event.action is _CREATE:
+                return lifecycle.is_handled(event.object)
+            return event.old is not None and lifecycle.is_stripped(event.old, event.object)
+        except DecodeError:
+            return True  # nobody knows
 
     def is_unconcerned_by(self, event: Event) -> bool:
         """Whether the handler's ``concerns`` filters ``event`` out."""
@@ -251,7 +254,7 @@ def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
     if isinstance(handler, OpinionatedWatcher) and action is not _DELETE:
         if obj.is_deleting:
             return _DELETE.value
-        if action is _CREATE and handler.finalizer_lifecycle.is_handled(obj):
+        if action is _CREATE and handler.finalizer_lifecycle.shows_handled(obj):
             return "SYNC"
     return action.value
 

@@ -19,7 +19,7 @@ from appsdk_operator.controllers import (
     PatchClient,
     check_finalizer,
 )
-from appsdk_operator.resource import Kind, Object, equal_numbers, is_older_version
+from appsdk_operator.resource import DecodeError, Kind, Object, equal_numbers, is_older_version
 from appsdk_operator.runtime import counted, get_logger
 from appsdk_operator.runtime.validation import check_client, no_awaitable
 from appsdk_operator.watchers._finalizers.names import (
@@ -175,6 +175,13 @@ class FinalizerLifecycle:
         """Whether the object's finalizers show that it was handled before."""
         names = {self.finalizer, *self._superseded(obj)}
         return not names.isdisjoint(obj.finalizers)
+
+    def shows_handled(self, obj: Object) -> bool:
+        """:meth:`is_handled` for logs; False if the object's metadata cannot be read."""
+        try:
+            return self.is_handled(obj)
+        except DecodeError:
+            return False
 
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""
