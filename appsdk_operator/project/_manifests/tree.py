@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, final
@@ -163,6 +164,8 @@ def _items(items: Sequence[Node], indent: int, for_helm: bool) -> Iterator[str]:
             yield from (f"{pad}{line}" for line in others)
 
 
+# The manifests of one operator have some hundred keys and texts, each many times.
+@functools.lru_cache(maxsize=1024)
 def _key(key: str) -> str:
     plain = dump_yaml({key: None})
     if plain.startswith("?") or plain.count("\n") > 1:
@@ -176,10 +179,20 @@ def _leaf(key: str, value: Node, for_helm: bool) -> list[str]:
         lines = value.removesuffix("\n").split("\n")
         found = [f"{_key(key)} |{chomping}", *(f"  {line}" if line else "" for line in lines)]
     else:
-        plain = list(value) if isinstance(value, tuple) else value
-        first, *others = dump_yaml({"x": plain}).removesuffix("\n").split("\n")
+        first, *others = _text_lines(value) if isinstance(value, str) else _lines(value)
         found = [f"{_key(key)}{first[2:]}", *others]
     return [escaped(line) for line in found] if for_helm else found
+
+
+@functools.lru_cache(maxsize=1024)
+def _text_lines(text: str) -> list[str]:
+    return _lines(text)
+
+
+def _lines(value: Node) -> list[str]:
+    """The lines of a value behind the key ``x``."""
+    plain = list(value) if isinstance(value, tuple) else value
+    return dump_yaml({"x": plain}).removesuffix("\n").split("\n")
 
 
 def _is_plain_block(text: str) -> bool:
