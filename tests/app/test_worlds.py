@@ -7,9 +7,11 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import strategies as st
 
 from appsdk_operator import kinds
 from appsdk_operator.app import App
+from appsdk_operator.app._due import ObjectState
 from appsdk_operator.client import AlreadyExists, NotFound
 from appsdk_operator.controllers import Request, set_controller_reference
 from appsdk_operator.manager import LeaderElection, MetricsServerOptions
@@ -263,3 +265,94 @@ def test_an_app_with_a_filtered_add_and_a_timer_is_checked() -> None:
     app.on_add(BUCKET, where=field("spec.size") == 1)(lambda bucket: None)
     app.every(20, BUCKET)(lambda bucket: None)
     check_operator(app, max_examples=2, seed=1)
+
+
+LARGE: Any = field("spec.size").exists & (lambda bucket: bucket.spec.size > 2)
+GROWS = ["create a {}", "wait 0", 'spec a {"size": 3}', "wait 1"]
+
+
+def growing_operator(calls: list[str], *adds: Any, where: Any = None, **options: Any) -> App:
+    app = App("bucket-operator", **options)
+    for add in adds:
+        app.on_add(BUCKET, where=add)(lambda bucket: calls.append(f"add {bucket.spec.size}"))
+
+    @app.on_update(BUCKET, where=where)
+    def resize(old: Object[BucketSpec], new: Object[BucketSpec]) -> None:
+        calls.append(f"update {old.spec.size} {new.spec.size}")
+
+    return app
+
+
+@pytest.mark.parametrize("remember", [True, False])
+@pytest.mark.parametrize("where", [LARGE, None])
+def test_an_add_that_comes_to_match_takes_no_change_from_an_update(
+    where: Any, remember: bool
+) -> None:
+    calls: list[str] = []
+    app = growing_operator(calls, LARGE, where=where, remember=remember)
+    check_operator(app, replay=GROWS)
+    assert calls == ["add 3", "update 0 3"]
+    # Whether a call is seen or not, and also across a restart.
+    for replay in (
+        ["lag 60", *GROWS, 'spec a {"size": 0}'],
+        [*GROWS[:3], 'spec a {"size": 0}', "wait 60"],
+        [*GROWS[:2], "crash", *GROWS[2:], "crash", 'spec a {"size": 5}'],
+        [*GROWS[:2], "function fails", "function fails", *GROWS[2:], 'spec a {"size": 0}'],
+    ):
+        check_operator(app, replay=replay)
+
+
+def test_an_add_that_comes_to_match_may_be_declared_before_one_that_was_called() -> None:
+    calls: list[str] = []
+    check_operator(growing_operator(calls, LARGE, ~LARGE), replay=GROWS)
+    assert calls == ["add 0", "add 3", "update 0 3"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_promises_of_an_app_hold_where_each_add_has_a_filter(is_known: bool) -> None:
+    app = growing_operator([], LARGE, field("spec.size") == 1, remember=is_known)
+    app.on_update(BUCKET, where=LARGE, when=field("spec.size").changed)(nothing)
+    if is_known:
+        app.on_sync(BUCKET, where=~LARGE)(nothing)
+    check_operator(app, specs=SIZES, max_examples=scaled(15), seed=histories_of(7))
+
+
+SIZES = st.fixed_dictionaries({"size": st.integers(0, 4)})
+_is_update = ObjectState._is_update
+_step = ObjectState._step
+
+
+def loses_what_is_large(function: Any, progress: Any, handled: Any, obj: Any) -> bool:
+    return obj.spec.size != 4 and _is_update(function, progress, handled, obj)
+
+
+def begins_with_the_present(self: Any, number: int, function: Any, obj: Any) -> Any:
+    step = _step(self, number, function, obj)
+    if step is None or function.cause != "update" or obj.spec.size != 5:
+        return step
+    return step._replace(old=obj)
+
+
+def in_reverse(self: Any, number: int, function: Any, obj: Any) -> Any:
+    waits = function.cause == "add" and number == 0 and not self.progress[1].is_done
+    return None if waits else _step(self, number, function, obj)
+
+
+@pytest.mark.parametrize(
+    ("name", "defect"),
+    [
+        ("_is_update", staticmethod(loses_what_is_large)),
+        ("_step", begins_with_the_present),
+        ("_step", in_reverse),
+    ],
+)
+def test_a_lost_change_is_found_where_each_add_has_a_filter(
+    monkeypatch: pytest.MonkeyPatch, name: str, defect: Any
+) -> None:
+    app = growing_operator([], LARGE, LARGE, remember=True)
+    replay = ['create a {"size": 3}', "wait 0", 'spec a {"size": 4}', "wait 1"]
+    replay += ['spec a {"size": 5}', "wait 1", 'spec a {"size": 4}']
+    check_operator(app, replay=replay)
+    monkeypatch.setattr(ObjectState, name, defect)
+    with pytest.raises(BrokenPromise, match=r"^chain: "):
+        check_operator(app, replay=replay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import os
 import queue
@@ -748,3 +749,47 @@ def test_a_process_that_cannot_begin_again_is_told_with_its_timeline() -> None:
         world.crash()
         with pytest.raises(BrokenPromise, match="ends again and again: OSError"):
             world.run(1.0)
+
+
+class Failing:
+    """Fails as a watcher and as a reconciler."""
+
+    def add(self, obj: Object) -> None:
+        raise ValueError("no")
+
+    def update(self, old: Object, new: Object) -> None: ...
+
+    def delete(self, obj: Object) -> None: ...
+
+
+class FailingReconciler:
+    def reconcile(self, request: Any) -> None:
+        raise ValueError("no")
+
+
+def fail(request: Any) -> None:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (fail, "fail"),
+        (functools.partial(fail), "fail"),
+        (FailingReconciler(), "FailingReconciler.reconcile"),
+        (FailingReconciler().reconcile, "FailingReconciler.reconcile"),
+        (Failing(), "Failing.add"),
+        ([Failing(), fail], "fail"),
+        (SimpleReconciler(fail), "fail"),
+    ],
+    ids=["function", "partial", "object", "method", "watcher", "beside a watcher", "simple"],
+)
+def test_logs_name_the_users_function(
+    target: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with World(WIDGET, lambda replica: target) as world:
+        world.create("a", {"size": 1})
+        world.run(1.0)
+    failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert any(text.startswith(f"{name} failed") for text in failures), failures
+    assert not any("Recorded" in text for text in failures)

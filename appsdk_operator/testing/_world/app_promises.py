@@ -52,6 +52,7 @@ class _Chains:
         handlers = tuple(handlers)
         self._alive = {(replica.name, replica.process) for replica in world.replicas}
         self._updates = [each for each in handlers if each.cause == "update"]
+        self._begins = [each for each in handlers if each.cause in ("add", "sync")]
         self._has_adds = any(each.cause == "add" for each in handlers)
         self._is_remembered = remembered
         self._beginnings: dict[tuple[str, int], dict[str, list[HandledState]]] = {}
@@ -59,11 +60,39 @@ class _Chains:
         A replica that does not know yet that it has lost the lead calls functions, too."""
         self.last_handled: dict[tuple[str, int], dict[str, tuple[Handler, Entry]]] = {}
         """The last success of each function whose states are remembered, by replica."""
-        for entry in world.journal.of("function"):
-            self._note(entry)
+        self.sooner: dict[tuple[str, int], list[Object]] = {}
+        """By uid and number of the function: the states with which it may have begun before the
+        first ``on_add`` or ``on_sync``, since none was for an object in such a state."""
+        self._idle: dict[str, list[tuple[str, int, Object]]] = {}
+        """These states by uid, with replica and process."""
+        self._added: dict[str, dict[int, int]] = {}
+        """By uid and id: the process in which an ``on_add`` first succeeded."""
+        for entry in world.journal.entries:
+            if entry.what == "call" and entry.object is not None:
+                self._note_idle(entry)
+            elif entry.what == "function":
+                self._note(entry)
+
+    def _note_idle(self, entry: Entry) -> None:
+        obj: Object = entry.object
+        added = self._added.get(entry.uid, {})
+        is_known = any(process < entry.process for process in added.values())
+        for each in self._begins:
+            is_done = id(each) in added if each.cause == "add" else not is_known
+            if each.kind == obj.kind and not is_done and _is_for(each, obj):
+                return
+        self._idle.setdefault(entry.uid, []).append((entry.who, entry.process, obj))
+
+    def _states_before(self, entry: Entry, *, of_all: bool) -> list[Object]:
+        """The states that no ``on_add`` or ``on_sync`` was for, which the process has seen so far,
+        or any process."""
+        place = entry.who, entry.process
+        return [obj for *seen, obj in self._idle.get(entry.uid, ()) if of_all or (*seen,) == place]
 
     def _note(self, entry: Entry) -> None:
         declared: Handler = entry.declared
+        if declared.cause == "add" and entry.ended and not entry.has_failed:
+            self._added.setdefault(entry.uid, {}).setdefault(id(declared), entry.process)
         for number, update in enumerate(self._updates):
             if update.kind != declared.kind:
                 continue
@@ -74,13 +103,15 @@ class _Chains:
                 if not entry.has_failed and entry.ended and one not in self.handled:
                     self.handled[one] = update, entry.object
                     self.last[one] = entry
+                    self.sooner[one[2:]] = self._states_before(entry, of_all=False)
             elif update is declared and entry.old is not None:
                 # What nothing was heard of before begins with its first call, also a failed one.
                 known = self.handled.setdefault(one, (update, entry.old))[1]
                 self.last[one] = entry
                 if entry.has_failed or not entry.ended:
                     continue
-                if not _is_same(update, known, entry.old):
+                sooner = self.sooner.pop(one[2:], [])
+                if not any(_is_same(update, each, entry.old) for each in (known, *sooner)):
                     self.breaks.append((entry, known))
                 self.handled[one] = update, entry.object
 
@@ -91,10 +122,13 @@ class _Chains:
         chain, is_success = one[2:], not entry.has_failed and bool(entry.ended)
         if entry.declared.cause == "add":
             if is_success:  # a first handling that a crash interrupts is repeated
+                begins = [entry.object]
                 if chain not in self._beginnings:
                     self.handled[one], self.last[one] = (update, entry.object), entry
+                    self.sooner[chain] = self._states_before(entry, of_all=True)
+                    begins += self.sooner[chain]
                 found = self._beginnings.setdefault(chain, {}).setdefault(entry.who, [])
-                found.append(HandledState.of(entry.object, paths))
+                found += (HandledState.of(each, paths) for each in begins)
                 handled = self.last_handled.setdefault(chain, {})
                 before = handled.setdefault(entry.who, (update, entry))[1]
                 if before.declared.cause == "add" and before.process != entry.process:
@@ -102,12 +136,17 @@ class _Chains:
             return
         if entry.declared is not update or entry.old is None:
             return
+        old = HandledState.of(entry.old, paths).values
         if one in self.handled:
             known = self.handled[one][1]
-            if is_success and not _is_same(update, known, entry.old):
+            sooner = [HandledState.of(each, paths) for each in self.sooner.get(chain, ())]
+            is_known = _is_same(update, known, entry.old) or any(
+                equal_numbers(each.values, old) for each in sooner
+            )
+            if is_success and not is_known:
                 self.breaks.append((entry, known))
         elif self._may_tell(chain, entry) and not any(
-            equal_numbers(each.values, HandledState.of(entry.old, paths).values)
+            equal_numbers(each.values, old)
             for beginnings in self._beginnings[chain].values()
             for each in beginnings
         ):
@@ -116,6 +155,7 @@ class _Chains:
         self.handled[one], self.last[one] = (update, entry.old), entry
         if is_success:
             self.handled[one] = update, entry.object
+            self.sooner.pop(chain, None)
             self.last_handled.setdefault(chain, {})[entry.who] = update, entry
             # A crash may come before the record is written: then this success is repeated.
             self._beginnings.setdefault(chain, {})[entry.who] = [
@@ -161,6 +201,14 @@ class _Chains:
         )
 
 
+def _is_for(handler: Handler, obj: Object) -> bool:
+    """Whether a function is called for an object in this state, as an App takes its filter."""
+    try:
+        return handler.options.where is None or bool(handler.options.where(obj))
+    except Exception:
+        return True
+
+
 def _is_same(handler: Handler, one: Object, other: Object) -> bool:
     if handler.options.when is not None:
         return one.resource_version == other.resource_version
@@ -192,7 +240,7 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
     """
     places = {id(each): number for number, each in enumerate(handlers)}
     last: dict[tuple[str, int, str, int], Entry] = {}
-    added: dict[tuple[str, int, str], int] = {}
+    added: dict[tuple[str, int, str], list[tuple[int, Object]]] = {}
     for entry in world.journal.of("function"):
         declared, place = entry.declared, places.get(id(entry.declared), 0)
         one = (entry.who, entry.process, entry.uid, place)
@@ -200,12 +248,12 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
         last[one] = entry
         if before is None:
             if declared.cause == "add":
-                object_place = one[:3]
-                if place < added.get(object_place, 0):
+                sooner = added.setdefault(one[:3], [])
+                if any(place < other and _is_for(declared, obj) for other, obj in sooner):
                     raise broken(
                         f"{entry.line}, after a function that was declared later", entry.key
                     )
-                added[object_place] = place
+                sooner.append((place, entry.object))
             continue
         if isinstance(before.error, TerminalError) and _is_unchanged(before, entry):
             raise broken(f"{entry.line}, although it gave up this state", entry.key)
@@ -263,7 +311,8 @@ def check_chain_at_rest(
         name = _name(handler)
         if isinstance(last.error, TerminalError) and last.object.generation == obj.generation:
             continue
-        if is_due(handler, state, obj):
+        states = (state, *chains.sooner.get((uid, number), ()))
+        if all(is_due(handler, each, obj) for each in states):
             text = (
                 f"the server has {state_of(obj)} of {obj.name}, but {name} last succeeded with "
                 f"{state_of(state)}"

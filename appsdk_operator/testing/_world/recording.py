@@ -12,7 +12,7 @@ import msgspec
 from appsdk_operator.cache import Event
 from appsdk_operator.client import ConnectionLost
 from appsdk_operator.resource import Kind, Object
-from appsdk_operator.runtime import Clock, settle, with_class
+from appsdk_operator.runtime import Clock, callback_name, settle, with_class
 from appsdk_operator.testing._world.journal import Entry, Journal
 from appsdk_operator.watchers import (
     ReconcileRequest,
@@ -151,6 +151,7 @@ class _Recorded:
         self._kind = kind
         # These belong to the reconciler, of which the target is a method.
         whole = getattr(target, "__self__", target)
+        self.__qualname__ = callback_name(whole)  # the one that logs name
         self.finalizer_lifecycle = getattr(whole, "finalizer_lifecycle", None)
         self.is_by_key = getattr(whole, "is_by_key", False)
         self.level_based = getattr(whole, "level_based", None)
@@ -195,7 +196,16 @@ class _RecordedSelectiveWatcher(_RecordedWatcher):
 class _RecordedReconciler(_Recorded):
     noun = "reconciler"
 
-    def reconcile(self, request: Any, /) -> Any:
+    def __init__(self, recorder: CallRecorder, target: Any, number: int, kind: Kind) -> None:
+        super().__init__(recorder, target, number, kind)
+
+        def reconcile(request: Any, /) -> Any:
+            return self(request)
+
+        reconcile.__qualname__ = callback_name(target)  # the one that logs name
+        self.reconcile = reconcile
+
+    def __call__(self, request: Any, /) -> Any:
         if isinstance(request, ReconcileRequest):
             entry = self._entry_of(request)
         else:
@@ -205,8 +215,6 @@ class _RecordedReconciler(_Recorded):
             )
             entry = self._recorder.entry("reconciles", self._kind, namespace, name)
         return self._record(entry, lambda: self._target(request))
-
-    __call__ = reconcile
 
     def _entry_of(self, request: ReconcileRequest) -> Entry:
         facts: dict[str, Any] = {"action": request.action.value, "old": request.old}

@@ -101,7 +101,7 @@ def add_targets(
             controller.add_reconciler(wrapped, kind)
         else:
             # A function takes the request of a Controller, which is a name.
-            controller.add_reconciler(KeyReconciler(wrapped), kind)
+            controller.add_reconciler(KeyReconciler(wrapped.reconcile), kind)
 
 
 def _is_target(target: Any) -> bool:
