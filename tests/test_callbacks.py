@@ -217,7 +217,6 @@ CASES: dict[str, str] = {
     "runtime.ManualClock.add_alarm(alarm)": OF_TESTS,
     "runtime.Metrics.add_source(source)": values("a_source_of_metrics_hides_no_other_one"),
     "runtime.MaxOf(limiters)": values("the_options_of_a_controller"),
-    "runtime.WithMaxWait(limiter)": values("the_options_of_a_controller"),
     "runtime.TenacityRetry(*)": values("the_options_of_an_informer_controller"),
     "runtime.StopSignal.on_set(callback)": values("a_callback_of_a_stop_signal"),
     "runtime.StillRunning(running)": "the kit gives it functions of its own",

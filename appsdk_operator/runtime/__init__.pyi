@@ -35,11 +35,9 @@ from appsdk_operator.runtime._narration import (
 )
 from appsdk_operator.runtime._queue.rate_limiters import (
     ItemExponential as ItemExponential,
-    ItemFastSlow as ItemFastSlow,
     MaxOf as MaxOf,
     RateLimiter as RateLimiter,
     TokenBucket as TokenBucket,
-    WithMaxWait as WithMaxWait,
 )
 from appsdk_operator.runtime._retry import (
     ConstantBackoff as ConstantBackoff,

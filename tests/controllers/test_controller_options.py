@@ -15,7 +15,6 @@ from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import (
     ConstantBackoff,
     ItemExponential,
-    ItemFastSlow,
     never_retry,
 )
 
@@ -23,8 +22,8 @@ DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment")
 POD = Kind(group="", version="v1", kind="Pod")
 
 
-def slow_limiter() -> ItemFastSlow:
-    return ItemFastSlow(fast=1.0, slow=9.0, attempts=2)
+def slow_limiter() -> ItemExponential:
+    return ItemExponential(base=9.0)
 
 
 def other_limiter() -> ItemExponential:

@@ -12,12 +12,10 @@ from hypothesis import given, settings
 
 from appsdk_operator.runtime import (
     ItemExponential,
-    ItemFastSlow,
     ManualClock,
     MaxOf,
     RateLimiter,
     TokenBucket,
-    WithMaxWait,
 )
 from tests.hypothesis_profiles import scaled
 
@@ -77,15 +75,6 @@ def test_jitter_is_on_by_default_and_repeatable() -> None:
     assert all(0.005 <= delay <= 0.0055 for delay in delays)
 
 
-def test_fast_slow_is_fast_for_the_first_attempts() -> None:
-    limiter = ItemFastSlow(fast=0.1, slow=10.0, attempts=2)
-    assert [limiter.when("a") for _ in range(4)] == [0.1, 0.1, 10.0, 10.0]
-    assert limiter.when("b") == 0.1
-    assert limiter.failures("a") == 4
-    limiter.forget("a")
-    assert limiter.when("a") == 0.1
-
-
 def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
     clock = ManualClock()
     bucket = TokenBucket(rate=2.0, burst=3, clock=clock)
@@ -105,7 +94,8 @@ def test_a_bucket_knows_no_items() -> None:
 
 
 def test_max_of_gives_the_longest_delay_and_counts_in_all() -> None:
-    one, two = ItemFastSlow(fast=1.0, slow=9.0, attempts=2), ItemExponential(base=2.0, jitter=0.0)
+    one = ItemExponential(base=1.0, maximum=9.0, jitter=0.0)
+    two = ItemExponential(base=2.0, jitter=0.0)
     limiter = MaxOf(one, two)
     two.when("a")
     assert [limiter.when("a") for _ in range(3)] == [4.0, 8.0, 16.0]
@@ -113,18 +103,6 @@ def test_max_of_gives_the_longest_delay_and_counts_in_all() -> None:
     assert limiter.failures("a") == 4
     limiter.forget("a")
     assert (one.failures("a"), two.failures("a")) == (0, 0)
-
-
-def test_with_max_wait_caps_the_other_limiter() -> None:
-    inner = ItemExponential(base=1.0, jitter=0.0)
-    limiter = WithMaxWait(inner, maximum=3.0)
-    assert [limiter.when("a") for _ in range(4)] == [1.0, 2.0, 3.0, 3.0]
-    assert limiter.failures("a") == 4
-    limiter.forget("a")
-    assert inner.failures("a") == 0
-
-
-INNER: RateLimiter = ItemExponential()
 
 
 @pytest.mark.parametrize(
@@ -135,15 +113,10 @@ INNER: RateLimiter = ItemExponential()
         (lambda: ItemExponential(base=5.0, maximum=1.0), "use 0 < base <= maximum"),
         (lambda: ItemExponential(jitter=-0.1), "jitter >= 0"),
         (lambda: ItemExponential(jitter=math.nan), "jitter >= 0"),
-        (lambda: ItemFastSlow(fast=-1.0, slow=1.0, attempts=1), "use 0 <= fast <= slow"),
-        (lambda: ItemFastSlow(fast=2.0, slow=1.0, attempts=1), "use 0 <= fast <= slow"),
-        (lambda: ItemFastSlow(fast=1.0, slow=1.0, attempts=-1), "attempts >= 0"),
         (lambda: TokenBucket(rate=0.0), "use rate > 0"),
         (lambda: TokenBucket(rate=math.nan), "use rate > 0"),
         (lambda: TokenBucket(burst=0), "burst >= 1"),
         (MaxOf, "at least one limiter"),
-        (lambda: WithMaxWait(INNER, maximum=-1.0), "use at least 0 seconds"),
-        (lambda: WithMaxWait(INNER, maximum=math.nan), "use at least 0 seconds"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused_with_the_remedy(

@@ -103,34 +103,6 @@ class ItemExponential:
 
 
 @final
-class ItemFastSlow:
-    """``fast`` seconds for the first ``attempts`` failures of an item, ``slow`` from then on."""
-
-    def __init__(self, *, fast: float, slow: float, attempts: int) -> None:
-        if not (0 <= fast <= slow and attempts >= 0):
-            raise ValueError(
-                f"fast={fast}, slow={slow}, attempts={attempts}: use 0 <= fast <= slow "
-                "and attempts >= 0"
-            )
-        self._fast = fast
-        self._slow = slow
-        self._attempts = attempts
-        self._counts = _FailureCounts()
-
-    def when(self, item: Hashable) -> float:
-        """The delay for one more failure of ``item``, in seconds."""
-        return self._fast if self._counts.add(item) < self._attempts else self._slow
-
-    def forget(self, item: Hashable) -> None:
-        """Start again with ``fast``."""
-        self._counts.forget(item)
-
-    def failures(self, item: Hashable) -> int:
-        """The failures counted since the last :meth:`forget`."""
-        return self._counts.failures(item)
-
-
-@final
 class TokenBucket:
     """At most ``burst`` at once and ``rate`` a second in the long run, over all items together.
 
@@ -194,26 +166,3 @@ class MaxOf:
     def failures(self, item: Hashable) -> int:
         """The highest count."""
         return max(limiter.failures(item) for limiter in self._limiters)
-
-
-@final
-class WithMaxWait:
-    """Another limiter's delays, but never longer than ``maximum`` seconds."""
-
-    def __init__(self, limiter: RateLimiter, *, maximum: float) -> None:
-        if not maximum >= 0:
-            raise ValueError(f"maximum={maximum}: use at least 0 seconds")
-        self._limiter = limiter
-        self._maximum = maximum
-
-    def when(self, item: Hashable) -> float:
-        """The other limiter's delay, capped."""
-        return min(self._maximum, self._limiter.when(item))
-
-    def forget(self, item: Hashable) -> None:
-        """Forget ``item`` in the other limiter."""
-        self._limiter.forget(item)
-
-    def failures(self, item: Hashable) -> int:
-        """The other limiter's count."""
-        return self._limiter.failures(item)
