@@ -26,6 +26,7 @@ from appsdk_operator.app._run_options import (
 """For other packages: not part of the public surface."""
 
 from appsdk_operator.app._app import (
+    DEFAULT_FAILURE_EVENTS as DEFAULT_FAILURE_EVENTS,
     functions_of as functions_of,
     handled_kinds as handled_kinds,
     is_paused as is_paused,

@@ -138,6 +138,9 @@ if TYPE_CHECKING:
 
 _log: Final = get_logger("appsdk_operator.app")
 
+DEFAULT_FAILURE_EVENTS: Final = FailureEvents(after=None)
+"""What an App has unless it sets ``failure_events``, by identity."""
+
 R = TypeVar("R")
 Checked = TypeVar("Checked", bound=Callable[[], Any])
 Life = TypeVar("Life", bound=LifespanFunction)
@@ -393,14 +396,21 @@ class App:
 
         The App cannot know what its functions do with other kinds: declare that by :meth:`uses`.
         """
-        return permissions_of(self._name, self._declared, self._options, self._watchers.adopt)
+        return permissions_of(
+            self._name,
+            self._declared,
+            self._options,
+            self._watchers.adopt,
+            is_remembered=lambda kind: remembers(self, kind),
+        )
 
     def finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
-        """The finalizers that its watchers may have put on objects, by kind.
+        """The finalizers that the App may have put on objects, in any of its releases.
 
-        This includes the finalizers of its earlier names, of the other versions of a kind, and of
-        additions in progress. If a function of the client makes the watcher, the App assumes the
-        default finalizer. A kind of several versions is listed by its hub version.
+        They are listed by kind, also for a kind that has only timers by now. They include the
+        finalizers of earlier names, of the other versions of a kind, and of additions in progress.
+        If a function of the client makes a watcher, the App assumes the default finalizer. A kind
+        of several versions is listed by its hub version.
 
         Raises:
             ValueError: as :attr:`kinds`.
@@ -857,8 +867,10 @@ class App:
         Raises:
             TypeError: an argument has the wrong type, neither an interval nor ``cron`` is given, or
                 both are, or the function takes other arguments.
-            ValueError: an interval of 0 or less, a malformed crontab line, an unknown time zone, or
-                a name that is taken.
+            ValueError: an interval or time limit of 0 or less, a malformed crontab line, an unknown
+                time zone, or a name that is taken; the kind lacks the field of a filter or of
+                ``result``, and the text names the nearest one; or there are functions for another
+                version of the kind.
         """
         schedule = schedule_of(interval, cron, timezone, idle, first_after)
         validation.check_flag("every_replica", every_replica)
@@ -938,7 +950,8 @@ class App:
         Raises:
             TypeError: ``kind`` is not a Kind, or the function does not take a :class:`Live` and a
                 stop signal.
-            ValueError: the name is taken.
+            ValueError: the name is taken; the kind lacks the field of the filter, and the text
+                names the nearest one; or there are functions for another version of the kind.
         """
         check_kind(kind)
         options = FunctionOptions(where=where, retry=retry)
@@ -1431,6 +1444,7 @@ class App:
                 text names the field. The kit then calls the function again, as after other errors.
             NotFound: the block changed the status, and the kind has no subresource ``status``.
             ApiError, TransportError: as :meth:`Client.patch`.
+            RuntimeError: as :attr:`client`.
         """
         client = self._present("edit").client
         return Edit(client, obj, live=live_reader(client))
@@ -1681,7 +1695,7 @@ def _manager_options(
     if (own := options.get("controller_options")) is not None:
         controllers = own.over(controllers)
     given: dict[str, Any] = {
-        "failure_events": FailureEvents(after=None),
+        "failure_events": DEFAULT_FAILURE_EVENTS,
         **options,
         "cache": cache,
         "client": client,

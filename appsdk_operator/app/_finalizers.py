@@ -1,11 +1,11 @@
-"""The finalizers that an App's watchers write."""
+"""The finalizers that an App has written, in this release or in an earlier one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from appsdk_operator.app._declarations import Background, Declarations, Handler
+from appsdk_operator.app._declarations import Background, Declarations, Handler, Timer
 from appsdk_operator.app._kinds import owned_kinds
 from appsdk_operator.resource import Kind, Versions
 from appsdk_operator.watchers import (
@@ -18,7 +18,7 @@ from appsdk_operator.watchers import (
 def finalizers_of(
     name: str, previous_names: Sequence[str], finalizer: JoinedFinalizer, declared: Declarations
 ) -> dict[Kind[Any, Any], tuple[str, ...]]:
-    """The finalizers on objects of each kind, with those of earlier names and versions.
+    """The finalizers on objects of each kind, with those of earlier names, versions and releases.
 
     A kind of several versions is there once, in its hub's.
 
@@ -30,9 +30,11 @@ def finalizers_of(
         if isinstance(owned.kind, Versions):
             hubs[owned.hub.qualified_name] = owned.hub, tuple(owned.kind.kinds)
     found: dict[Kind[Any, Any], dict[str, None]] = {}
-    for each in (*declared.watching, *declared.backgrounds):
+    timers = [each for each in declared.timers if each.kind is not None]
+    for each in (*declared.watching, *declared.backgrounds, *timers):
+        assert each.kind is not None
         hub, versions = hubs.get(each.kind.qualified_name, (each.kind, (each.kind,)))
-        if isinstance(each, (Background, Handler)):
+        if isinstance(each, (Background, Handler, Timer)):
             names = [
                 one
                 for version in versions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from appsdk_operator.app._declarations import (
@@ -32,7 +32,12 @@ _LEGACY_EVENTS: Final = kinds.core.v1.Event
 
 
 def permissions_of(
-    name: str, declared: Declarations, options: ManagerOptions, adopt: Kopf | None
+    name: str,
+    declared: Declarations,
+    options: ManagerOptions,
+    adopt: Kopf | None,
+    *,
+    is_remembered: Callable[[Kind[Any, Any]], bool],
 ) -> tuple[Permission, ...]:
     """The permissions of an app of this name with these options, merged and in order.
 
@@ -41,7 +46,7 @@ def permissions_of(
     """
     found = merged(
         [
-            *_of_watchers(declared),
+            *_of_watchers(declared, is_remembered),
             *_of_reconcilers(declared),
             *_of_timers(declared, adopts=adopt is not None),
             *_of_backgrounds(declared),
@@ -73,12 +78,21 @@ def _covers(wide: Permission, narrow: Permission) -> bool:
     )
 
 
-def _of_watchers(declared: Declarations) -> Iterator[Permission]:
+def _of_watchers(
+    declared: Declarations, is_remembered: Callable[[Kind[Any, Any]], bool]
+) -> Iterator[Permission]:
+    marked = {e.kind for e in declared.watching if isinstance(e, Handler) and e.cause != "update"}
+    protected = {each.kind for each in declared.backgrounds}
     for each in declared.watching:
         yield _on(each.kind, _FOLLOW, f"watchers get the events of {each.kind.plural}")
         verbs = ("get", "patch")
         if isinstance(each, Handler):
-            yield _on(each.kind, verbs, f"functions mark the {each.kind.plural} that they handle")
+            if each.kind in marked or is_remembered(each.kind):
+                reason = f"functions mark the {each.kind.plural} that they handle"
+                yield _on(each.kind, verbs, reason)
+            elif each.kind not in protected:
+                reason = f"a finalizer of an earlier release is taken off {each.kind.plural}"
+                yield _on(each.kind, verbs, reason)
         elif _has_finalizer(each):
             yield _on(each.kind, verbs, f"a watcher has a finalizer on {each.kind.plural}")
 

@@ -125,7 +125,14 @@ def test_an_app_may_leave_them_out(server: APIServer, api: Client, given: bool |
     assert told(api) == []
 
 
-@pytest.mark.parametrize("given", [{}, {"failure_events": FailureEvents(lasting=0)}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"failure_events": FailureEvents(lasting=0)},
+        {"failure_events": FailureEvents(after=None)},
+    ],
+)
 def test_the_history_of_a_world_has_them_if_the_app_asks(given: dict[str, Any]) -> None:
     with World(refusing(Calls(), **given)) as world:
         world.create("a", {"size": 1})

@@ -294,3 +294,30 @@ def test_permissions_are_the_same_each_time_and_each_has_its_reasons() -> None:
 def test_what_is_allowed_everywhere_is_not_listed_for_single_namespaces() -> None:
     events = [each for each in make_app(Done()).permissions() if each.resources == ("events",)]
     assert [each.namespace for each in events] == [None]
+
+
+@pytest.mark.parametrize(
+    ("remember", "reason"),
+    [
+        (False, "a finalizer of an earlier release is taken off buckets"),
+        (True, "functions mark the buckets that they handle"),
+    ],
+)
+def test_a_kind_with_updates_alone_is_written_for_what_the_app_remembers_or_had_set(
+    remember: bool, reason: str
+) -> None:
+    app = App("bucket-operator", remember=remember)
+    app.on_update(BUCKET)(lambda old, new: None)
+    (found,) = [each for each in app.permissions() if each.resources == ("buckets",)]
+    assert set(found.verbs) == {"get", "list", "watch", "patch"}
+    assert found.reasons == ("watchers get the events of buckets", reason)
+
+
+def test_next_to_a_background_function_updates_add_no_reason() -> None:
+    app = App("bucket-operator", remember=False)
+    app.on_update(BUCKET)(lambda old, new: None)
+    app.background(BUCKET, name="follow")(lambda live, stop: None)
+    (found,) = [each for each in app.permissions() if each.resources == ("buckets",)]
+    assert [each for each in found.reasons if "finalizer" in each or "mark" in each] == [
+        "a finalizer on buckets is there until follow has ended"
+    ]

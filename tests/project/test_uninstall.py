@@ -235,3 +235,18 @@ def test_an_app_knows_the_finalizers_of_its_watchers(client: Client) -> None:
         "example.com/old-dns.v1.Region",
         "old-dns.v1.Region.example.com",
     )
+
+
+def test_a_kind_with_timers_alone_may_have_the_finalizer_of_an_earlier_release(
+    client: Client,
+) -> None:
+    app = App("small-operator")
+    app.own(REGION)
+    app.every(60, REGION)(nothing)
+    app.every(60)(lambda: None)
+    install_crds(client, app.crds())
+    mark = "example.com/small-operator.v1.Region"
+    client.create(MutableObject.new(REGION, "north", metadata={"finalizers": [mark]}))
+    steps = [str(step) for step in uninstall(client, app)]
+    assert steps[0] == f"release  Region north ({mark})"
+    assert not is_there(client, CRD, "regions.example.com")

@@ -8,9 +8,17 @@ from typing import Any, final
 
 import attrs
 
-from appsdk_operator.app import App, Handler, Observer, Timer, handled_kinds, observed_manager
+from appsdk_operator.app import (
+    DEFAULT_FAILURE_EVENTS,
+    App,
+    Handler,
+    Observer,
+    Timer,
+    handled_kinds,
+    observed_manager,
+)
 from appsdk_operator.controllers import TerminalError
-from appsdk_operator.manager import FailureEvents, LeaderElection, Manager
+from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle, with_class
 from appsdk_operator.testing._world.cluster import Process
@@ -60,7 +68,7 @@ def maker_of(app: App, *, leader_election: bool) -> Callable[[Process], Manager]
             health_server=None,
             profile_server=None,
             webhook_server=WebhookServerOptions(address=""),
-            failure_events=None if given == FailureEvents(after=None) else given,
+            failure_events=None if given is DEFAULT_FAILURE_EVENTS else given,
             clock=process.clock,
             metrics=process.metrics,
         )
