@@ -25,7 +25,7 @@ def test_a_mistake_is_found_and_its_mended_twin_is_not_blamed(one: Everyday) -> 
     # The first one in CI, and any of them in each round of the hunt.
     seed = SEEDS[0] if settings().derandomize else random.choice(SEEDS)
     try:
-        check_operator(lambda each: one.make(each, False), WIDGET, seed=seed, **one.options)
+        check_operator(one.operator(mended=False), WIDGET, seed=seed, **one.options)
     except BrokenPromise as error:
         told = str(error)
     else:
@@ -34,14 +34,14 @@ def test_a_mistake_is_found_and_its_mended_twin_is_not_blamed(one: Everyday) -> 
     assert one.make.__name__ not in MISSED[seed]
     replay = ast.literal_eval(told.rpartition("replay=")[2].rstrip(")"))
     assert len(replay) <= 7, told
-    check_operator(lambda each: one.make(each, True), WIDGET, replay=replay, **one.options)
+    check_operator(one.operator(mended=True), WIDGET, replay=replay, **one.options)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("one", EVERYDAY, ids=lambda one: one.make.__name__)
 def test_a_mended_operator_is_not_blamed(one: Everyday) -> None:
     check_operator(
-        lambda each: one.make(each, True),
+        one.operator(mended=True),
         WIDGET,
         seed=histories_of(4),
         max_examples=scaled(25),
@@ -49,9 +49,9 @@ def test_a_mended_operator_is_not_blamed(one: Everyday) -> None:
     )
 
 
-def test_at_least_eighteen_of_twenty_mistakes_are_found_with_each_seed() -> None:
+def test_all_but_two_mistakes_are_found_with_each_seed() -> None:
     names = {one.make.__name__ for one in EVERYDAY}
-    assert len(names) == 20
+    assert len(names) == 26
     for seed in SEEDS:
         assert MISSED[seed] <= names
         assert len(MISSED[seed]) <= MISSED_AT_MOST

@@ -8,6 +8,7 @@ import functools
 import hashlib
 import os
 import queue
+import re
 import subprocess
 import sys
 import textwrap
@@ -20,7 +21,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appsdk_operator import Manager, MutableObject, SimpleWatcher, controller_for, kinds
+from appsdk_operator import (
+    Live,
+    Manager,
+    MutableObject,
+    SimpleWatcher,
+    controller_for,
+    kinds,
+)
 from appsdk_operator.app import App
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import AlreadyExists, MergePatch, NotFound
@@ -34,7 +42,7 @@ from appsdk_operator.controllers import (
 from appsdk_operator.manager import LeaderElection
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import ManualClock, StopSignal, system_clock
-from appsdk_operator.testing import BrokenPromise, Replica, World
+from appsdk_operator.testing import BrokenPromise, Replica, World, check_operator
 from appsdk_operator.testing._world.histories import Step, play
 from appsdk_operator.watchers import (
     OpinionatedReconciler,
@@ -793,3 +801,20 @@ def test_logs_name_the_users_function(
     failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert any(text.startswith(f"{name} failed") for text in failures), failures
     assert not any("Recorded" in text for text in failures)
+
+
+def test_check_operator_names_the_line_of_a_thread_that_ignores_its_stop() -> None:
+    app = App("widget-operator")
+
+    @app.background(WIDGET)
+    def follow(live: Live, stop: StopSignal) -> None:
+        while live.object.name:
+            threading.Event().wait(60.0)
+
+    with pytest.raises(BrokenPromise, match="still running 900 s after") as raised:
+        check_operator(app, replay=["create a {}"])
+    headline, *timeline = str(raised.value).splitlines()
+    assert re.search(
+        r"background-follow/default/a, at \w+\.follow \(test_world\.py:\d+\)", headline
+    )
+    assert "somebody creates a {}" in timeline[0]

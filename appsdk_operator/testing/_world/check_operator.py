@@ -26,6 +26,7 @@ from appsdk_operator.testing._world.promises import (
     check_rest,
     still_failing,
 )
+from appsdk_operator.testing._world.scheduler import StuckError
 from appsdk_operator.testing._world.search import search
 from appsdk_operator.testing._world.world import Replica, World
 from appsdk_operator.testing.strategies import specs as specs_of
@@ -130,6 +131,7 @@ class _OperatorCheck:
             except BrokenPromise as error:
                 raise BrokenPromise(f"{error}{_why_it_fails(world)}") from error.__cause__
             self._check_idempotence(world)
+            self._end(world)
 
     def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
@@ -157,6 +159,13 @@ class _OperatorCheck:
                 text = f"nothing changed, but {entry.line} at {entry.at:g} s"
                 raise break_promise(world, Promise.IDEMPOTENCE, text, entry.key)
         self._check_journal(world)
+
+    @staticmethod
+    def _end(world: World) -> None:
+        try:
+            world.close()
+        except StuckError as error:
+            raise BrokenPromise(f"{error}\n{world.timeline()}") from error
 
     def _check_journal(self, world: World) -> None:
         check_journal(world, self.promises, self.handlers, self.remembered)

@@ -14,13 +14,20 @@ from typing import Any, Final, Self, final
 from appsdk_operator.app import App, Handler, RecordError, is_paused
 from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
-from appsdk_operator.runtime import add_note, environment, safe_repr, settle, with_class
+from appsdk_operator.runtime import (
+    add_note,
+    callback_place,
+    environment,
+    safe_repr,
+    settle,
+    with_class,
+)
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
 from appsdk_operator.testing._world.journal import Entry, timeline_of
 from appsdk_operator.testing._world.runnable import as_runnable
-from appsdk_operator.testing._world.scheduler import StuckError, ThreadScheduler
+from appsdk_operator.testing._world.scheduler import Fiber, StuckError, ThreadScheduler
 
 __tracebackhide__ = hides_kit_frames
 
@@ -174,7 +181,7 @@ class World(SimulatedCluster):
                 self.schedule.run_ready()
             self.server.close()
             self.schedule.run_ready()
-            left = sorted(fiber.name for fiber in self.schedule.fibers)
+            left = sorted(set(map(_name_and_place, self.schedule.fibers)))
         finally:
             self.schedule.__exit__()
         if left:
@@ -505,6 +512,12 @@ class Replica(Process):
             self.ends_with(with_class(error))
         else:
             self.ends_with(None)
+
+
+def _name_and_place(fiber: Fiber) -> str:
+    ident = None if fiber.thread is None else fiber.thread.ident
+    place = "" if ident is None else callback_place(ident)
+    return f"{fiber.name}, at {place}" if place else fiber.name
 
 
 def _asks_for(obj: Object, handler: Handler) -> bool:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import Any, Final
 
 import attrs
 
-from appsdk_operator import Manager, MutableObject, controller_for, kinds
-from appsdk_operator.client import ApiError, Conflict, MergePatch, NotFound
+from appsdk_operator import App, Live, Manager, MutableObject, StopSignal, controller_for, kinds
+from appsdk_operator.client import ApiError, Conflict, JsonPatch, MergePatch, NotFound
 from appsdk_operator.controllers import (
     Request,
     Result,
+    TerminalError,
     create_or_update,
     finalizing,
     set_controller_reference,
 )
+from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import Object
 from appsdk_operator.testing import Replica, World
 from appsdk_operator.watchers import SimpleWatcher
@@ -32,22 +35,30 @@ CONFIG_MAP: Final = kinds.core.v1.ConfigMap
 
 Make = Callable[[Replica, bool], Any]
 """Makes the operator of a replica: with the mistake, or the mended one."""
+MakeApp = Callable[[bool], App]
+"""The same as an App."""
 
 
 @attrs.frozen
 class Everyday:
     """A mistake, and what its user asks for."""
 
-    make: Make
+    make: Make | MakeApp
     options: dict[str, Any]
+    is_app: bool = False
+
+    def operator(self, mended: bool) -> Any:
+        """The first argument of ``check_operator``."""
+        make: Any = self.make
+        return make(mended) if self.is_app else lambda replica: make(replica, mended)
 
 
 EVERYDAY: Final[list[Everyday]] = []
 
 
-def everyday(**options: Any) -> Callable[[Make], Make]:
-    def add(make: Make) -> Make:
-        EVERYDAY.append(Everyday(make, options))
+def everyday(*, is_app: bool = False, **options: Any) -> Callable[[Any], Any]:
+    def add(make: Any) -> Any:
+        EVERYDAY.append(Everyday(make, options, is_app))
         return make
 
     return add
@@ -364,7 +375,8 @@ def makes_it_before_it_notes_it(replica: Replica, mended: bool) -> Any:
 
 @everyday(at_rest=shows_its_children)
 def counts_in_a_cache_that_is_late(replica: Replica, mended: bool) -> Any:
-    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+    cached = CacheSetup(kinds=[CONFIG_MAP])
+    manager = Manager(replica.config, cache=cached, clock=replica.clock, metrics=replica.metrics)
 
     def show(widget: Object) -> None:
         child(replica, widget)
@@ -414,3 +426,96 @@ def skips_what_was_there_at_its_start(replica: Replica, mended: bool) -> Any:
             write_status(replica, widget, size=widget.spec["size"])
 
     return with_widget(replica, show)
+
+
+@everyday(at_rest=shows_its_size)
+def gives_up_for_good_on_an_error(replica: Replica, mended: bool) -> Any:
+    def show(widget: Object) -> None:
+        try:
+            if (widget.status or {}).get("size") != widget.spec["size"]:
+                write_status(replica, widget, size=widget.spec["size"])
+        except ApiError as error:
+            if mended:
+                raise
+            raise TerminalError("the size cannot be shown") from error
+
+    return with_widget(replica, show)
+
+
+@everyday(at_rest=is_as_outside)
+def shares_a_memo_between_objects(replica: Replica, mended: bool) -> Any:
+    memo: dict[str, Any] = {}
+
+    def keep(widget: Object) -> None:
+        one = widget.uid if mended else "last"
+        wanted = {"size": widget.spec["size"], "is_deleting": widget.is_deleting}
+        if memo.get(one) != wanted:
+            kept(replica, widget)
+            memo[one] = wanted
+
+    return with_widget(replica, keep)
+
+
+# -- deletions --------------------------------------------------------------------------------
+
+
+@everyday(at_rest=is_as_outside)
+def goes_on_after_its_clean_up(replica: Replica, mended: bool) -> Any:
+    def keep(widget: Object) -> None:
+        kept(replica, widget)
+        if not (mended and widget.is_deleting):
+            replica.world.elsewhere[widget.name] = widget.spec["size"]
+
+    return with_widget(replica, keep)
+
+
+@everyday(at_rest=is_as_outside)
+def takes_the_first_finalizer_off(replica: Replica, mended: bool) -> Any:
+    def keep(widget: Object) -> None:
+        if mended or not widget.is_deleting:
+            kept(replica, widget)
+        elif FINALIZER in widget.finalizers:
+            replica.world.elsewhere.pop(widget.name, None)
+            first = JsonPatch([{"op": "remove", "path": "/metadata/finalizers/0"}])
+            replica.client.patch(WIDGET, widget.name, first, namespace=widget.namespace)
+
+    return with_widget(replica, keep)
+
+
+# -- times ------------------------------------------------------------------------------------
+
+
+@everyday(at_rest=is_as_outside)
+def has_a_timer_that_overlaps_with_its_calls(replica: Replica, mended: bool) -> Any:
+    reconcile = with_widget(replica, lambda one: kept(replica, one))
+
+    def again(request: Request) -> Result:
+        reconcile(request)
+        return Result(requeue_after=60.0)
+
+    manager = Manager(replica.config, clock=replica.clock, metrics=replica.metrics)
+
+    def tick(stop: StopSignal) -> None:
+        while not stop.wait(60.0):
+            for widget in replica.client.list(WIDGET, namespace="default"):
+                if FINALIZER in widget.finalizers and not widget.is_deleting:
+                    stop.wait(20.0)  # it looks how the thing outside is
+                    replica.world.elsewhere[widget.name] = widget.spec["size"]
+
+    if not mended:
+        manager.add(tick)
+    builder = controller_for(manager).named("widgets").for_(WIDGET)
+    builder.complete(replica.recorded(again if mended else reconcile))
+    return manager
+
+
+@everyday(is_app=True)
+def has_a_background_function_that_never_ends(mended: bool) -> App:
+    app = App("widget-operator")
+
+    @app.background(WIDGET)
+    def follow(live: Live, stop: StopSignal) -> None:
+        while not (stop.is_set() and mended):
+            threading.Event().wait(10.0)
+
+    return app
