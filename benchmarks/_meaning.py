@@ -100,8 +100,8 @@ def _sizes(results: Results) -> Iterator[str]:
     base = max(need[0] for _, need in needs)
     yield (
         f"A process with an informer and a watcher takes {shown(base, Unit.BYTES)} before its "
-        "first object. The table shows how many objects fit into a memory limit. A tenth of the "
-        "memory is left free, and the peak during the first list is included."
+        "first object. The table shows how many objects fit into a memory limit. Each count leaves "
+        "a tenth of the memory free, and includes the peak during the first list."
     )
     yield ""
     yield f"| limit | {' | '.join(title for title, _ in needs)} |"

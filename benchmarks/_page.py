@@ -21,14 +21,14 @@ _WIDTH = 98
 _INTRODUCTION = """\
 # Performance
 
-How fast the kit is and how much memory it needs, next to other clients that do the same work on
-the same machine. On another machine the absolute figures differ; the ratios should be similar.
+This page compares the speed and the memory of the kit with other clients. All of them do the same
+work on the same machine. On another machine the figures differ, but the ratios should be similar.
 """
 
 _UNDER_THE_PICTURE = """\
 A server sends changes of objects of 2 KB as fast as the client reads them. For each change the
 client updates its local copy, if it has one, and calls a function. [Measurements](measurements.md)
-has all clients, all figures, the machine and the versions, and the way to repeat them.
+has all clients and figures, the machine, the versions, and the commands to repeat the runs.
 
 ## Why it is fast
 
@@ -64,9 +64,9 @@ server is far slower.
 _PRICE = """\
 ## What the speed costs
 
-* **Your function is the limit.** A callback that decodes more, or writes to the API server, takes
-  fewer events. If it writes for each object, the API server's answers limit it: the functions of
-  an App write a finalizer, which takes two patches for a new object.
+* **Your function is the limit.** If a callback decodes more, it takes fewer events. If it writes
+  for each object, it waits for the API server's answers. An App with an `on_add` writes, too: one
+  patch for a new object, and two if there is an `on_delete`.
 * **Reading a field decodes it.** The kit decodes `spec`, `labels` and the rest each time that you
   read them. Keep them in a variable if you use them often.
 * **A flood costs latency.** If at least 512 KiB wait in the socket, the informer reads up to 1 MiB
@@ -188,9 +188,7 @@ def _worst(results: Results, jobs: Sequence[Job]) -> list[str]:
     found = list(losses(results, jobs))
     if not found:
         return _losses(results, jobs)
-    link = (
-        "[Everybody who is ahead somewhere](measurements.md#who-is-ahead-of-us) is a longer list."
-    )
+    link = "[The whole list](measurements.md#who-is-ahead-of-us) has all clients that are ahead."
     return [*worst_losses(found), "", link]
 
 
