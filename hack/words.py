@@ -49,10 +49,16 @@ PHRASES = {
 }
 """Phrases of pages and docstrings: the field has words of its own, or a noun is missing."""
 PAGES_ALONE = {
+    "is who": "the noun",
+    "to be had": "available",
     "made up for": "catches up with, after an active subject",
     "the wanted one": "the desired state",
 }
 """Phrases that are right in code, where the one may be a type or a mark on the live page."""
+_HEADLESS = re.compile(r"(?:^|[.:;?] |[|*] )(What [a-z][^.?!|]*)(?=[.?!|]|$)")
+"""A sentence that begins with a clause in place of a noun, with the mark that ends it."""
+_MADE = {"fidelity.md", "measurements.md"}
+"""Pages that programs write, from the texts of other files."""
 _BOTH_NUMBERS = re.compile(r"\w\(e?s\)")
 """A noun that leaves open whether there is one thing."""
 _UPSTREAM = "apiserver"
@@ -96,6 +102,25 @@ def both_numbers_in(path: Path, text: str) -> Iterator[int]:
             yield node.lineno
 
 
+def headless_in(path: Path, text: str) -> Iterator[int]:
+    """The line of each sentence of a page that begins with "What …" and is no question.
+
+    Headings and the bold words in front of a paragraph may: they are titles.
+    """
+    if path.suffix != ".md" or path.name in _MADE:
+        return
+    is_code, number = False, 1
+    for paragraph in re.split(r"(\n\n+)", text):
+        lines = paragraph.splitlines()
+        if not is_code and not paragraph.startswith(("#", "```")):
+            joined = " ".join(lines)
+            for found in _HEADLESS.finditer(joined):
+                if joined[found.end() : found.end() + 1] != "?":
+                    yield number + paragraph[: found.start(1)].count("\n")
+        is_code ^= sum(line.startswith("```") for line in lines) % 2 == 1
+        number += paragraph.count("\n")
+
+
 def files(root: Path) -> Iterator[Path]:
     """What people read: the package, its examples and its pages."""
     for place in _PLACES:
@@ -111,6 +136,9 @@ def main(root: Path) -> int:
         text = path.read_text(encoding="utf-8")
         for number in both_numbers_in(path, text):
             print(f"{path.relative_to(root)}:{number}: (s): write counted(number, noun)")
+            status = 1
+        for number in headless_in(path, text):
+            print(f"{path.relative_to(root)}:{number}: What …: write the noun")
             status = 1
         for number, line in enumerate(text.splitlines(), 1):
             found = [*found_in(line), *phrases_in(line, of_page=path.suffix == ".md")]

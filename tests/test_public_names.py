@@ -21,6 +21,10 @@ LAZY = [
 ]
 
 
+CLAUSES = {"How", "That", "What", "Whatever", "Where", "Which", "Who", "Whoever", "Whom"}
+"""Words that begin a clause where a noun is needed."""
+
+
 def test_all_packages_but_the_command_line_have_a_stub() -> None:
     packages = {each.name for each in pkgutil.iter_modules(appsdk_operator.__path__) if each.ispkg}
     assert {each.rpartition(".")[2] for each in LAZY[1:]} == packages - {"cli"}
@@ -36,6 +40,17 @@ def test_a_package_offers_what_its_stub_lists_first(name: str) -> None:
     for each, home in (names.public | names.unlisted).items():
         module = importlib.import_module(home)
         assert getattr(package, each) is getattr(module, each), each
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_the_docstring_of_a_public_name_begins_with_a_noun_or_a_verb(name: str) -> None:
+    package = importlib.import_module(name)
+    public = [getattr(package, each) for each in package.__all__]
+    documented = [one for one in public if callable(one) and one.__doc__]
+    begins = {one.__doc__.split()[0]: one for one in documented}
+    assert not [f"{word} … of {one}" for word, one in begins.items() if word in CLAUSES]
+    assert package.__doc__
+    assert package.__doc__.split()[0] not in CLAUSES
 
 
 def test_a_public_name_has_one_package() -> None:

@@ -68,6 +68,25 @@ def test_a_noun_that_leaves_the_number_open_is_found_in_texts_and_not_in_code(
     )
 
 
+def test_a_sentence_of_a_page_that_begins_with_what_is_a_question_or_a_title(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "docs").mkdir()
+    page = (
+        "# Page\n\nWhat is a lease? Nothing is lost.\nWhat comes from Go is\nthe order.\n\n"
+        "* **What it costs.** One patch.\n* What goes wrong is logged.\n\n"
+        "| word | means |\n|---|---|\n| object | What the server stores |\n\n"
+        "```python\na = 1\n\n# What it is.\n```\n\n## What you can do\n\nWhat now? What works.\n"
+    )
+    (tmp_path / "docs" / "page.md").write_text(page)
+    (tmp_path / "docs" / "measurements.md").write_text("What it logs is not printed.\n")
+    (tmp_path / "docs" / "code.py").write_text("# What it logs is not printed.\n")
+    assert main(tmp_path) == 1
+    assert capsys.readouterr().out == "".join(
+        f"docs/page.md:{number}: What …: write the noun\n" for number in (4, 8, 12, 22)
+    )
+
+
 def test_pages_without_them_are_fine(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("Plain words in a room.\n")
     assert main(tmp_path) == 0

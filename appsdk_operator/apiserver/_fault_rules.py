@@ -381,7 +381,7 @@ def _as_tuple(rules: Iterable[FaultRule] | FaultRule) -> tuple[FaultRule, ...]:
 @final
 @attrs.frozen(repr=False)
 class FaultSchedule:
-    """Rules that are in force together, and the seed of their chances.
+    """Fault rules that apply together, and the seed of their random choices.
 
     The rules are matched in order. Those that only slow a request down (``delay``, ``hold``,
     ``slow``) add up; of the others the first that applies decides, and later ones do not count the

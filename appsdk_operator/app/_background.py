@@ -45,7 +45,7 @@ _MOST_SHOWN: Final = 100
 
 @final
 class Live(Generic[SpecT_co, StatusT_co]):
-    """The object of a background function, in its newest state. Thread-safe."""
+    """The newest state of the object of a background function. Thread-safe."""
 
     if not TYPE_CHECKING:
         __class_getitem__ = subscript

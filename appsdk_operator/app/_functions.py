@@ -418,7 +418,8 @@ class KindFunctions:
                 if not is_logged:
                     is_logged = True
                     _log.exception(
-                        "%s= of %s failed, and is taken for %s whenever it fails",
+                        "%s= of %s failed: the kit takes it for %s each time it fails, and logs "
+                        "only the first time. Correct the filter",
                         option,
                         name,
                         str(on_failure).lower(),

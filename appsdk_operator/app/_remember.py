@@ -133,7 +133,11 @@ class Records:
         try:
             _called("store", self._states.store, obj, None)
         except Exception:
-            _log.exception("store(%r, None) of handled_states= failed: its state stays there", obj)
+            _log.exception(
+                "store(%r, None) of handled_states= failed. The object is gone, but its text stays "
+                "in your store: delete it there",
+                obj,
+            )
 
     def is_missing(self, obj: Object) -> bool:
         """Whether the object lacks what was stored on it."""

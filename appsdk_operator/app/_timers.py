@@ -106,7 +106,8 @@ class AppTimer:
             self._policy,
             *(error, self._attempt),
             failed=lambda _: _log.exception(
-                "the retry policy failed: the kit calls %s again in %g s, or after its interval",
+                "the retry policy of %s failed: the kit repeats the call in %g s, or at the next "
+                "regular time if that comes first",
                 callback_name(self._function),
                 FALLBACK_DELAY,
             ),

@@ -169,7 +169,7 @@ def first_line(name: str) -> str:
 @click.group(PROGRAM, cls=Commands, context_settings=_SETTINGS)
 @click.version_option(__version__, message="%(version)s")
 def program() -> None:
-    """Tools for writing Kubernetes operators: run one, and make what it is deployed with.
+    """Tools for writing Kubernetes operators: make a project, run it, deploy it.
 
     Exit status: 0 for success, 1 for a failure or a finding, 2 for wrong arguments, 130 after
     Ctrl-C.

@@ -1,4 +1,4 @@
-"""What surrounds the code of an operator: files made from it, brought up to date with each change.
+"""The files around an operator's code: CRDs, roles and manifests, made from its App.
 
 Everything here is a function of an App and options: the same input gives the same text, byte for
 byte. Nothing here overwrites what a person edited: files are merged.

@@ -250,7 +250,7 @@ def uninstall(
     timeout: float = 60.0,
     clock: Clock = system_clock,
 ) -> Iterator[UninstallStep]:
-    """Take an operator out of a cluster, so that no object waits for its finalizers for ever.
+    """Remove an operator and its finalizers from a cluster, so that no deleted object stays.
 
     In this order: its Deployment, and its pods have ended; the webhook configurations; conversion
     webhooks; its finalizers, on all objects; its CRDs, **with all objects of its kinds**; Services,

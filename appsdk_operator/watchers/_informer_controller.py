@@ -800,13 +800,13 @@ class InformerController:
             )
         elif unfed:
             what = (
-                f"there are watchers of {', '.join(unfed)}, but no informer, so that they are "
-                "never called: add_informer, or add_cache, under that kind"
+                f"there are watchers of {', '.join(unfed)}, but no informer: the kit "
+                "never calls them. Call add_informer or add_cache with that kind"
             )
         elif unwatched:
             what = (
-                f"there are informers of {', '.join(unwatched)}, but no watcher, so that nobody is "
-                "called for their events: add_watcher, or add_reconciler, under that kind"
+                f"there are informers of {', '.join(unwatched)}, but no watcher: the kit "
+                "calls nothing for their events. Call add_watcher or add_reconciler with that kind"
             )
         else:
             return

@@ -176,7 +176,7 @@ def test_one_that_awaits_for_ever_delays_its_own_object_until_its_limit_cancels_
     (warning,) = [r.getMessage() for r in caplog.records if "has awaited" in r.getMessage()]
     assert "test_awaiting.py" in warning
     assert "for things default/hangs" in warning
-    assert "it holds no worker" in warning
+    assert "The call holds no worker" in warning
     assert not [r for r in caplog.records if "spare worker" in r.getMessage()]
 
 

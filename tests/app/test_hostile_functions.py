@@ -158,7 +158,7 @@ def test_a_place_of_records_that_raises_for_an_object_that_is_gone_ends_nothing(
         world.run(100)
         assert world.replicas[0].process == 1
     assert hostile.left == 2
-    assert "None) of handled_states= failed: its state stays there" in caplog.text
+    assert "None) of handled_states= failed. The object is gone" in caplog.text
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=IDS)

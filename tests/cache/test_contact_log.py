@@ -102,9 +102,9 @@ def test_a_server_that_cuts_each_watch_is_said_to_be_back_once(
     for second in range(100):
         log.has_lost(float(second))
         log.follows(second + 0.5, is_stable=False)
-    assert caplog.messages == ["pods in red: in touch with the server again, after 500 ms"]
+    assert caplog.messages == ["pods in red: watches again, after an outage of 500 ms"]
     log.follows(101.0, is_stable=True)
     log.follows(102.0, is_stable=True)
     log.has_lost(200.0)
     log.follows(235.0, is_stable=True)
-    assert caplog.messages[1:] == ["pods in red: in touch with the server again, after 35 s"]
+    assert caplog.messages[1:] == ["pods in red: watches again, after an outage of 35 s"]

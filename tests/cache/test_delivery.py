@@ -403,7 +403,7 @@ def test_a_resync_that_fails_is_logged_and_comes_again(deliver, caplog):
         delivery._clock.advance(9.0)
         assert delivery.step()
     assert len(calls) == 2
-    assert "showing the objects of k again failed" in caplog.text
+    assert "a resync of k failed; the next one comes as usual" in caplog.text
 
 
 def test_the_events_of_a_batch_are_counted_by_action(deliver):

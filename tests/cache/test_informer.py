@@ -964,7 +964,7 @@ def test_it_says_when_it_has_synced_and_when_it_is_in_touch_again(make, caplog):
     assert said == [
         "things.example.com: synced, 1 object in 0 s",
         "the informer of things.example.com: 503 ServiceUnavailable",
-        "things.example.com: in touch with the server again",
+        "things.example.com: watches again",
     ]
 
 

@@ -243,7 +243,7 @@ def test_without_a_thread_for_another_worker_the_lent_one_goes_on(monkeypatch, c
         assert len(handler.done) == 3
         delivery.stop()
         assert delivery.join(10.0) == []
-    assert "no thread is to be had" in caplog.text
+    assert "cannot start a thread for another worker" in caplog.text
 
 
 def test_no_worker_is_started_without_work():

@@ -245,7 +245,10 @@ def test_a_token_file_goes_before_a_token_once_it_can_be_read(tmp_path, caplog):
     user = {"tokenFile": "tok", "token": "fixed"}
     credentials = ClientConfig.from_kubeconfig(write(tmp_path, user=user)).credentials
     assert credentials.authorization() == "Bearer fixed"
-    assert "keeping the former credentials: the token file" in caplog.text
+    assert (
+        "could not renew the credentials; the former ones stay in use: the token file"
+        in caplog.text
+    )
     (tmp_path / "tok").write_text("followed")
     credentials.reload()
     assert credentials.authorization() == "Bearer followed"
@@ -691,7 +694,7 @@ def test_a_renewal_that_fails_is_warned_of_once_until_it_works(tmp_path, caplog,
     caplog.set_level(logging.WARNING, "appsdk_operator.client")
     provide("")
     (line,) = warnings("Bearer first")
-    assert line.startswith("keeping the former credentials: ")
+    assert line.startswith("could not renew the credentials; the former ones stay in use: ")
     assert warnings("Bearer first") == []
     provide("second")
     assert warnings("Bearer second") == []

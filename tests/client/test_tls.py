@@ -190,7 +190,7 @@ def test_rotated_files_are_picked_up_and_half_rotated_ones_are_not(
     caplog.set_level(logging.WARNING, "appsdk_operator.client")
     for _ in range(3):
         get(client)
-    assert caplog.text.count("keeping the former TLS certificates") == len(caplog.records) == 1
+    assert caplog.text.count("could not renew the TLS certificates") == len(caplog.records) == 1
     rewrite(key, fresh.key)
     get(client)
     cert.unlink()

@@ -460,7 +460,7 @@ def test_a_limiter_that_fails_loses_no_request(
     assert "the rate limiter failed" in caplog.text
     assert rig.after(10.0) == ["a"]
     assert rig.results() == {"error": 1, "success": 1}
-    assert "the rate limiter failed to forget a" in caplog.text
+    assert "forget() of the rate limiter failed for a" in caplog.text
 
 
 def test_ctrl_c_in_a_limiter_or_in_the_seconds_of_an_error_reaches_the_main_thread(

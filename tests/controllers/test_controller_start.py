@@ -580,7 +580,7 @@ def test_a_join_that_fails_keeps_no_other_source_from_being_joined(
     eventually(lambda: rig.controller._works)
     assert rig.stop() == []
     assert good.joins == 1
-    assert "the join of a source failed" in caplog.text
+    assert "join() of a source failed at the stop" in caplog.text
 
 
 @pytest.mark.parametrize(

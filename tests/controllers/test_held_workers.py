@@ -30,7 +30,7 @@ def test_a_reconcile_that_holds_the_only_worker_is_named_with_its_line(
     assert rig.join() == []
     (record,) = caplog.records
     whose = f"the only worker of controller {rig.controller.name}"
-    assert f"{whose} for 31 s, called for a" in record.message
+    assert f"{whose} for 31 s. It was called for a." in record.message
     assert ".py:" in record.message.partition(" has held ")[0]
 
 

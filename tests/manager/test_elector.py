@@ -132,7 +132,7 @@ def test_it_says_who_leads_since_when_and_when_it_is_in_touch_again(
         assert "again" not in caplog.text
         elector._note("write", "")
         elector._note("write", "")
-    assert caplog.text.count("in touch with the server again") == 1
+    assert caplog.text.count("works again") == 1
 
 
 def test_a_standby_that_stops_was_never_leader_and_tells_no_event(leases: FakeLeases) -> None:

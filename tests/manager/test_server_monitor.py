@@ -34,7 +34,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
     caplog.set_level(logging.INFO, "appsdk_operator")
 
     def present() -> list[str]:
-        words = ("API server", "informer of", "in touch", "ailed")
+        words = ("API server", "informer of", "watches again", "ailed")
         texts = [record.getMessage() for record in caplog.records]
         return [text for text in texts if any(word in text for word in words)]
 
@@ -156,7 +156,7 @@ def test_an_informer_logs_what_befalls_it_alone(lines: Lines) -> None:
         world.server.api.clear_faults()
         world.run(60.0)
         found = re.fullmatch(
-            "things.example.com: in touch with the server again, after (.*) s", lines()[1]
+            "things.example.com: watches again, after an outage of (.*) s", lines()[1]
         )
         assert found
         assert float(found[1]) >= 54.0  # from the first failure, not from its line

@@ -209,7 +209,10 @@ def test_a_callback_that_holds_the_only_worker_for_half_a_minute_is_named_once(
     (record,) = caplog.records
     assert record.message.startswith("Releasing.hold (test_held.py:")
     assert "has held the only worker of controller shop/buckets for 30 s" in record.message
-    assert "for Bucket default/a; nothing else is handled meanwhile" in record.message
+    assert (
+        "for 30 s. It was called for Bucket default/a. The kit handles nothing else"
+        in record.message
+    )
     assert record.message.endswith("or give the controller more workers with workers=")
 
 
@@ -256,7 +259,7 @@ def test_while_others_are_free_what_waits_is_the_object(caplog: pytest.LogCaptur
     assert not caplog.records
     held.look(30.0)
     assert "one of 2 workers" in caplog.text
-    assert "no other event of that object is handled meanwhile" in caplog.text
+    assert "The kit handles no other event of that object meanwhile" in caplog.text
     assert "more workers" not in caplog.text
     caplog.clear()
     calls.append(RunningCall(-2, 950.0, lambda: "Bucket default/b"))
@@ -265,7 +268,7 @@ def test_while_others_are_free_what_waits_is_the_object(caplog: pytest.LogCaptur
     held.look(980.0)
     held.look(2000.0)
     assert caplog.text.count("the last of 2 workers") == 1
-    assert "nothing else is handled meanwhile" in caplog.text
+    assert "The kit handles nothing else meanwhile" in caplog.text
 
 
 def test_the_next_look_is_when_a_call_has_run_for_half_a_minute() -> None:

@@ -704,9 +704,17 @@ def test_a_watchers_kind_has_its_series_before_there_is_an_informer(real_rig):
                 "watcher: are they the same kind?"
             ),
         ),
-        (["widgets", "gadgets"], ["widgets"], "there are watchers of gadgets, but no informer, so"),
-        (["widgets"], ["widgets", "gadgets"], "there are informers of gadgets, but no watcher, so"),
-        ([], ["widgets"], "there are informers of widgets, but no watcher, so"),
+        (
+            ["widgets", "gadgets"],
+            ["widgets"],
+            "there are watchers of gadgets, but no informer: the",
+        ),
+        (
+            ["widgets"],
+            ["widgets", "gadgets"],
+            "there are informers of gadgets, but no watcher: the",
+        ),
+        ([], ["widgets"], "there are informers of widgets, but no watcher: the"),
         (["widgets"], ["widgets"], ""),
         ([], [], ""),
     ],

@@ -117,7 +117,10 @@ def test_a_worker_whose_call_hangs_is_replaced_at_the_limit(
     assert "for widgets default/a, begun 10 s ago" in health.note
     assert rig.controller.debug_snapshot()["over_time_limit"][0].startswith("Hang.__call__ (")
     text = caplog.text
-    assert "has not returned within 10 s, for widgets default/a, and ignores the stop sig" in text
+    assert (
+        "called for widgets default/a, has not returned within 10 s and ignores the stop sig"
+        in text
+    )
     assert "spare worker 1 of 1 takes over in controller informer-controller" in text
 
 

@@ -349,8 +349,8 @@ class CachedClient(ClientWrapper):
                 token = page.continue_token or None
         except (ClientError, DecodeError, OSError) as error:
             _log.warning(
-                "%s in %s were deleted and cannot be listed. Until the watch brings that, reads "
-                "show what was there: %s",
+                "deleted %s in namespace %s, but could not list what is left. Reads from the cache "
+                "show the deleted objects until the watch reports the deletions: %s",
                 kind.qualified_name,
                 namespace,
                 error,

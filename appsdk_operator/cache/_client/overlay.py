@@ -243,8 +243,8 @@ class Overlay:
             is_first, self.dropped = not self.dropped, self.dropped + lost
         if lost and is_first:
             _log.warning(
-                "the watches have not brought back more than %d written objects: reads may be "
-                "older than these writes. Check with health() whether the informers follow the "
-                "server",
+                "the watches have not yet reported more than %d objects that this client has "
+                "written. Reads from the cache may be older than these writes. Check with health() "
+                "whether the informers follow the server",
                 self._limit,
             )

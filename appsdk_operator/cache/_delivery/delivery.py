@@ -758,7 +758,10 @@ class Delivery:
                         raise
                     # SystemExit, for example: it must not silently end the worker.
                     _log.exception(
-                        "%s: handling %s failed outside of the user's code", self._name, item.key
+                        "%s: an error of the kit, not of your functions, while it handled %s. "
+                        "Please report it with this traceback",
+                        self._name,
+                        item.key,
                     )
                 if self._away:
                     self._come_back(threading.get_ident())
@@ -947,7 +950,9 @@ class Delivery:
                 resync[1]()
         except Exception:
             _log.exception(
-                "%s: showing the objects of %s again failed", self._name, key.source.kind
+                "%s: a resync of %s failed; the next one comes as usual",
+                self._name,
+                key.source.kind,
             )
         finally:
             if resync is not None and key in self._resyncs:

@@ -78,7 +78,7 @@ class ContactLog:
         if not self._is_back:
             self._is_back = True
             lost = duration_text(now - self.lost_since)
-            text = "%s: in touch with the server again, after %s"
+            text = "%s: watches again, after an outage of %s"
             _log.info(text, self._name, lost, extra=self._fields)
         if is_stable:
             self.lost_since = None

@@ -31,8 +31,8 @@ def command(part: Any, kind: str, version: str, cluster_scoped: bool) -> int:
     webhook     defaults and validation for a kind of the project
     controller  a reconciler for a kind of the project or of Kubernetes
 
-    What you edited stays: new lines of the scaffold are merged into your files. The exit status is
-    1 if that is not possible for a file; the new text is next to it then, as NAME.new.
+    Your edits stay: the command merges its new lines into your files. If that is not possible for a
+    file, it writes the new text next to it, as NAME.new, and the exit status is 1.
     """
     from appsdk_operator.cli._scaffold.project import change
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     metavar="URL",
     envvar="APPSDK_ASSETS_INDEX",
     help="Index of the releases on a mirror, or a file: controller-tools' envtest-releases.yaml, "
-    "or one like it. Without it there is what is installed.",
+    "or one like it. Without it, only installed versions are available.",
 )
 @click.option(
     "--bin-dir",
@@ -80,9 +80,9 @@ def command(
     """Get etcd, kube-apiserver and kubectl for tests, as setup-envtest does, and in its folders.
 
     \b
-    list      what is installed, and what the index has
-    use       downloads a version unless it is installed, and says where it is
-    path      the same, and prints the folder alone, for KUBEBUILDER_ASSETS
+    list      prints the installed versions, and those of the index
+    use       downloads a version unless it is installed, and prints its folder
+    path      the same, but prints only the folder, for KUBEBUILDER_ASSETS
     sideload  installs a version from an archive on standard input
     cleanup   deletes versions
 

@@ -21,14 +21,14 @@ def command(target: str) -> int:
     """Check the operator TARGET, without a cluster: module:app, or file.py:app.
 
     \b
-    declarations  what the App declares fits together
-    schemas       an API server takes its CRDs; needs the extra 'testing'
+    declarations  the declarations of the App fit together
+    schemas       an API server accepts its CRDs; needs the extra 'testing'
     deploy        'manifests' would change nothing in deploy, and kustomize finds its files
     crds          'crds' would change nothing in deploy/crds
-    roles         the roles in deploy allow what is declared, and what rbac-record.yaml has
+    roles         the roles in deploy allow the App's requests, and those of rbac-record.yaml
 
-    What deploy has nothing of is skipped. The exit status is 1 if there is a problem, and each
-    problem says what to do.
+    The command skips a check if deploy has no files for it. The exit status is 1 if there is a
+    problem. Each problem says what to do.
     """
     from appsdk_operator.cli._checks import CHECKS, NotCheckedError
     from appsdk_operator.cli._load import load_app

@@ -45,11 +45,12 @@ def command(
 ) -> int:
     """Make the project of an operator in the folder NAME.
 
-    It has a package with an App, a typed kind and its reconciler, tests with a property test, a
-    Dockerfile and manifests, a Makefile, a workflow of GitHub Actions and a page of documentation.
-    Its checks pass as it is. All of them get the kit from where this one is, or from --kit.
+    The project has a package with an App, a typed kind and its reconciler. It also has tests with a
+    property test, a Dockerfile and manifests, a Makefile, a workflow of GitHub Actions and a page
+    of documentation. All its checks pass. Its Makefile, image and workflow install the kit from the
+    source of this installation, or from --kit.
 
-    The folder may have files already: none is overwritten.
+    If the folder has files already, the command overwrites none of them.
     """
     from appsdk_operator.cli._scaffold.answers import Answers
     from appsdk_operator.cli._scaffold.project import (

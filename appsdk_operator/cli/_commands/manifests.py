@@ -1,4 +1,4 @@
-"""Make what an operator is deployed with."""
+"""Make the Dockerfile and the manifests, or a Helm chart, of an operator."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ if TYPE_CHECKING:
 @click.option("--chart-version", metavar="VERSION", help="Version of the chart. Default: 0.1.0.")
 @output_options("deploy")
 def command(target: str, output: Output, **options: Any) -> int:
-    """Make what deploys the operator TARGET: Dockerfile, kustomize base and overlays, or a chart.
+    """Make the Dockerfile of the operator TARGET, and a kustomize base with overlays, or a chart.
 
     TARGET is module:app, or file.py:app relative to the current folder.
 
-    Options may be kept in pyproject.toml, in [tool.appsdk-operator.manifests] by their long names;
-    those given here override them. What a person edited in the files is merged with what is new.
+    You can keep options in [tool.appsdk-operator.manifests] of pyproject.toml, by their long names.
+    Options on the command line override them. If you have edited the files, the command merges the
+    new lines into them.
     """
     from appsdk_operator.cli._load import load_app
     from appsdk_operator.cli._scaffold.kit import index_advice

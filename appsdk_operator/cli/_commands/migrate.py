@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 def command(
     framework: str, files: tuple[str, ...], crds: tuple[str, ...], name: str, output: str
 ) -> int:
-    """Translate Python files with handlers of kopf into an App's, as a beginning.
+    """Translate the Python files of a kopf operator into those of an App, as a first version.
 
-    What corresponds is translated: handlers with their options and arguments, filters, errors,
-    changes of the object, events, webhooks. Where the meaning differs or nothing corresponds, a
-    line says "TODO:" and why. Other code and comments stay as they are.
+    The command translates handlers with their options and arguments, filters, errors, changes of
+    the object, events and webhooks. Where the kit has no equivalent, or one with another meaning,
+    it adds a line "TODO:" with the reason. Other code and comments stay as they are.
 
-    Give all files of the operator in one call: several have one App, in operator_app.py. Kinds are
-    looked up in the CRDs, or guessed. A summary lists the handlers and the TODOs; the exit status
-    is 0 also if there are some.
+    Give all files of the operator in one call. Several files share one App, in operator_app.py. The
+    command looks up kinds in the CRDs, or guesses them. At the end it lists the handlers and the
+    TODOs. The exit status is 0 even if there are TODOs.
     """
     from appsdk_operator.cli._kopf.program import migrate
     from appsdk_operator.project import ModelError, read_crds

@@ -35,7 +35,7 @@ from appsdk_operator.cli._frame import command as make_command
     "--output",
     metavar="FILE",
     default="-",
-    help="The module to write; what was edited in it stays. - prints it.",
+    help="The module to write; your edits in it stay. - prints it.",
 )
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if FILE is not current.")
 def command(

@@ -1,4 +1,4 @@
-"""Have an operator begin no calls for a while."""
+"""Pause an operator: it begins no new calls for a while."""
 
 from __future__ import annotations
 
@@ -37,9 +37,14 @@ def _seconds(_: click.Context, __: click.Parameter, text: str) -> float:
     metavar="TIME",
     default="1h",
     callback=_seconds,
-    help="Time after which it goes on by itself, such as 90s, 30m, 2h or 1d. Default: 1h.",
+    help="Length of the pause, such as 90s, 30m, 2h or 1d. Default: 1h.",
 )
-@click.option("--reason", metavar="TEXT", required=True, help="Why, for its log and its page.")
+@click.option(
+    "--reason",
+    metavar="TEXT",
+    required=True,
+    help="The reason, for the operator's log and its live page.",
+)
 @click.option("--by", metavar="NAME", help="Who asks. Default: this user and host.")
 @click.option("--replace", is_flag=True, help="Replace the pause of somebody else.")
 @cluster_options
@@ -53,14 +58,15 @@ def command(
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
-    """Have the operator NAME begin no calls for a while.
+    """Pause the operator NAME: it begins no new calls of functions, reconcilers and timers.
 
-    The request is annotations of the Lease of its leader election, which has its name: kubectl
-    describe lease shows them. An operator without an election has no Lease, and is not paused.
-    Within seconds all its replicas begin no calls of functions, reconcilers and timers; calls that
-    run end. Its watches, webhooks, tasks and servers go on.
-    When the time is over, by the clock of its machine, or after appsdk-operator resume, it handles
-    what has changed. Its log, its page, the metric operator_paused and Events of the Lease say so.
+    The pause begins within seconds, in all replicas. Running calls finish. Watches, webhooks, tasks
+    and servers continue. When the time is over, by the clock of its machine, or after
+    appsdk-operator resume, the operator handles the changes that it has missed.
+
+    The command writes annotations to the Lease NAME of the leader election: kubectl describe lease
+    shows them. An operator without leader election cannot be paused. The operator's log, its live
+    page, the metric operator_paused and Events of the Lease show the pause.
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError
     from appsdk_operator.manager import NotPausedError, pause_operator, why_nobody_sees

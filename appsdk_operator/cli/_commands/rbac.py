@@ -78,7 +78,7 @@ def _add(
 def make(app: App, namespace: str | None, record: str, output: Output) -> int:
     """Make service account, roles and bindings; the default command.
 
-    TARGET is module:app, or the path of a file. What was recorded is added if the file is there.
+    TARGET is module:app, or the path of a file. If there is a record, its permissions are added.
     """
     try:
         recorded = _load(record) if Path(record).exists() else ()
@@ -97,10 +97,10 @@ def make(app: App, namespace: str | None, record: str, output: Output) -> int:
 @_record_option
 @click.argument("arguments", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 def record(record: str, arguments: tuple[str, ...]) -> int:
-    """Run tests, and record what the operator asks for in them.
+    """Run tests, and record the permissions that the operator needs in them.
 
-    COMMAND is pytest, with its arguments, or whatever runs it. The operator is who uses the
-    fixtures kube_config and kube_manager. Exit status: that of the tests.
+    COMMAND is pytest with its arguments, or a program that runs pytest. The command records the
+    requests of the fixtures kube_config and kube_manager. It has the exit status of the tests.
     """
     line = list(arguments or ("pytest",))
     file = Path(record).absolute()
@@ -138,10 +138,10 @@ def record(record: str, arguments: tuple[str, ...]) -> int:
 @_record_option
 @click.option("--strict", is_flag=True, help="Fail as well if a role allows what nothing needs.")
 def check(app: App, paths: tuple[str, ...], record: str, strict: bool) -> int:
-    """Compare shipped roles with what the App declares and its tests needed.
+    """Compare your roles with the declarations of the App and the record of its tests.
 
-    Exit status 1 if the roles lack something. What no test has used is listed, with the reason
-    why it is declared, if it is.
+    The exit status is 1 if the roles lack a permission. The command also lists the permissions that
+    no test has used. If the App declares such a permission, the list has the reason.
     """
     try:
         recorded = _load(record)

@@ -1,4 +1,4 @@
-"""Have a paused operator go on."""
+"""End the pause of an operator."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from appsdk_operator.cli._cluster import cluster_options
 )
 @cluster_options
 def command(name: str, namespace: str | None, kubeconfig: str | None, context: str | None) -> int:
-    """Have the operator NAME go on before its pause is over.
+    """End the pause of the operator NAME before its time is over.
 
-    It takes the annotations of appsdk-operator pause off the Lease, whoever has asked for them.
+    The command removes the annotations of appsdk-operator pause from the Lease, whoever has set
+    them.
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError
     from appsdk_operator.manager import NotPausedError, resume_operator

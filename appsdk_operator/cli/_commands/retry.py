@@ -1,4 +1,4 @@
-"""Ask an operator to try again what has failed for an object."""
+"""Ask an operator to repeat the failed calls for an object now."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from appsdk_operator.cli._cluster import cluster_options
 def command(
     kind: str, name: str, kubeconfig: str | None, context: str | None, namespace: str
 ) -> None:
-    """Ask the operator to make its failed calls for the object NAME of KIND again now.
+    """Ask the operator to repeat its failed calls for the object NAME of KIND now.
 
-    KIND is named as for kubectl: plural, singular, short name, alone or with its group. What was
-    given up is called again, and so is what waits for its next try; what has succeeded is not.
+    Write KIND as for kubectl: plural, singular or short name, alone or with its group. The operator
+    repeats calls that it has given up, and calls that wait for their next try. It does not repeat
+    calls that have succeeded.
 
-    The time is written to the annotation appsdk-operator.io/retry-at of the object, for which you
-    need to be allowed to patch it. Every operator of this kit that has a failed call for it takes
-    it for its own.
+    The command writes the time to the annotation appsdk-operator.io/retry-at of the object. You
+    need the permission to patch the object. Every operator of this kit that has a failed call for
+    the object obeys the annotation.
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError, NoSuchKind
     from appsdk_operator.resource import MergePatch, Scope

@@ -28,18 +28,18 @@ from appsdk_operator.runtime import counted
     "pyproject.toml, or the App's name.",
 )
 @cluster_options
-@click.option("--dry-run", is_flag=True, help="Change nothing; say what the steps are.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print the steps.")
 @click.option(
     "--keep-crds",
     is_flag=True,
-    help="Keep the CRDs and their objects, and take only the finalizers off.",
+    help="Keep the CRDs and their objects, and remove only the finalizers.",
 )
 @click.option(
     "--finalizer",
     "finalizers",
     metavar="NAME",
     multiple=True,
-    help="Also take this finalizer off, which a watcher of yours sets. Repeat it for several.",
+    help="Also remove this finalizer, which a watcher of yours sets. Repeat it for several.",
 )
 @click.option(
     "--timeout", type=float, default=60.0, metavar="SECONDS", help="Longest wait for one object."
@@ -56,11 +56,11 @@ def command(
 ) -> int:
     """Remove the operator TARGET, module:app or file.py:app, from a cluster.
 
-    The command ends the operator's Deployment. Then it deletes the webhook configurations, takes
-    the operator's finalizers off all objects, deletes the CRDs with all their objects, and at last
-    the Services and roles. The namespace stays. Nobody calls the operator's clean-up functions: if
-    they have to run, delete the objects before, while the operator runs. You can repeat the
-    command: it skips what is done.
+    The command ends the operator's Deployment. Then it deletes the webhook configurations, removes
+    the operator's finalizers from all objects, and deletes the CRDs with all their objects. At last
+    it deletes the Services and roles. The namespace stays. Nobody calls the operator's clean-up
+    functions: if they have to run, first delete the objects while the operator runs. You can repeat
+    the command: it skips the steps that are done.
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError
     from appsdk_operator.controllers import FinalizerError

@@ -21,9 +21,9 @@ from appsdk_operator.cli import _frame
 def command(kit: str | None, check: bool, dry_run: bool) -> int:
     """Bring the project in the current folder to the templates of this version of the kit.
 
-    What you edited stays: what changed in the templates is merged into your files. The exit status
-    is 1 if that is not possible for a file; the new text is next to it then, as NAME.new. Take over
-    what you want, and delete it.
+    Your edits stay: the command merges the changes of the templates into your files. If that is not
+    possible for a file, it writes the new text next to it, as NAME.new, and the exit status is 1.
+    Take over the lines that you want, and delete NAME.new.
     """
     from pathlib import Path
 

@@ -55,7 +55,9 @@ class RenewalLog:
         """Warn of a problem, unless it is the last one that was warned of."""
         if (text := str(problem)) != self._problem:
             self._problem = text
-            _log.warning("keeping the former %s: %s", self._what, text)
+            _log.warning(
+                "could not renew the %s; the former ones stay in use: %s", self._what, text
+            )
 
     def succeeded(self) -> None:
         """Warn of the next problem, whichever it is."""

@@ -118,7 +118,7 @@ class CheckedRetry(Generic[R]):
             if is_interrupt(error):
                 raise
             _log.exception(
-                "controller %s: the %s failed to forget %s",
+                "controller %s: forget() of the %s failed for %s: the next failure may wait longer",
                 self._name,
                 self._what,
                 safe_text(request),

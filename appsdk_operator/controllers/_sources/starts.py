@@ -197,7 +197,7 @@ class SourceStarts(Generic[R]):
             except BaseException as error:
                 if is_interrupt(error):
                     raise
-                _log.exception("controller %s: the join of a source failed", self._name)
+                _log.exception("controller %s: join() of a source failed at the stop", self._name)
         return running
 
     @property

@@ -297,7 +297,8 @@ class Lifecycle:
         running = [*leaders.running, *leaders.left_behind]
         if running and not self._lost.is_set():
             _log.warning(
-                "%s still runs, so the manager does not release the lease: it runs out",
+                "%s still runs, so the manager does not release the lease: another replica leads "
+                "when it has expired",
                 ", ".join(running),
             )
             self._elector.keep_lease()

@@ -416,7 +416,7 @@ class Elector:
         # A new dict, because other threads read this one.
         others = {key: text for key, text in self._problems.items() if key != what}
         if self._problems and not others and not problem:
-            _log.info("leader election for %s: in touch with the server again", self._name)
+            _log.info("leader election for %s: works again", self._name)
         self._problems = {**others, what: problem} if problem else others
 
     def _report(self, on_started: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ def _at_least_one(_: object, field: attrs.Attribute[int], value: int) -> None:
 
 @attrs.frozen(kw_only=True)
 class EventOptions:
-    """How events are aggregated, limited and retried; the numbers are client-go's."""
+    """The aggregation, limits and retries of events; the numbers are client-go's."""
 
     legacy: bool = attrs.field(default=False, validator=attrs.validators.instance_of(bool))
     """Whether to write core/v1 Events instead of events.k8s.io/v1, for programs that read their

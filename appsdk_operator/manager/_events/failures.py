@@ -48,7 +48,7 @@ def _checked_lasting(value: float) -> float:
 
 @attrs.frozen(kw_only=True)
 class FailureEvents:
-    """Which failures of reconcilers and watchers become Events on their object.
+    """The choice of failures of reconcilers and watchers that become Events on their object.
 
     >>> FailureEvents().after
     3

@@ -262,9 +262,10 @@ class EventBroadcaster:
         running = self._threads.join(max(0.0, deadline - self._clock.monotonic()))
         self._end_metrics()
         if lost:
-            _log.warning("%s not written before the end", counted(lost, "event"))
+            _log.warning("%s could not be written before the stop", counted(lost, "event"))
         if running:
-            _log.warning("still waiting for the API server: %s", ", ".join(running))
+            text = "the recorder is closed, but the API server has not answered these threads: %s"
+            _log.warning(text, ", ".join(running))
         return not lost
 
     def _record(

@@ -72,7 +72,7 @@ class GainNotifier:
             )
         except NO_THREAD as error:
             # The next replica that wins it queues its objects.
-            text = "gives up shard %d, for whose callbacks no thread could be started: %s"
+            text = "cannot start a thread for the callbacks of shard %d, and gives the shard up: %s"
             _log.warning(text, claim.shard, error)
             self._give_up(claim)
 

@@ -447,7 +447,7 @@ class Shards:
                 resource_version=resource_version,
             )
         except Forbidden as error:  # for the others as well
-            _log.warning("%r cannot delete Leases that are done: %s", self, error)
+            _log.warning("%r cannot delete unused Leases: %s", self, error)
         except (ClientError, DecodeError) as error:
             _log.debug("%r did not delete the Lease %s: %s", self, name, error)
 
@@ -478,7 +478,7 @@ class Shards:
         try:
             self._threads.start(f"shard-{shard}", functools.partial(self._hold, claim))
         except NO_THREAD as error:
-            _log.warning("%r: no thread for shard %d: %s", self, shard, error)
+            _log.warning("%r cannot start a thread for shard %d: %s", self, shard, error)
             with self._changed:
                 del self._claims[shard]
             elector.retire()
@@ -526,7 +526,8 @@ class Shards:
             stuck = list(self._claims.values())
         for claim in stuck:
             _log.error(
-                "%r: reconciles of shard %d did not end in %g s, so its Lease runs out unreleased",
+                "%r: reconciles of shard %d did not end within %g s. Another replica gets the "
+                "shard when its Lease has expired",
                 self,
                 claim.shard,
                 self._stop_timeout,
@@ -540,7 +541,7 @@ class Shards:
             try:
                 elector.run(stop, _nothing)
             except LeadershipLost as error:
-                _log.warning("%r did not reach the server: %s", self, error)
+                _log.warning("%r could not renew the Lease of this member: %s", self, error)
             finally:
                 elector.retire()
                 elector.join()

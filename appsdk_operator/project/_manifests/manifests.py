@@ -12,7 +12,7 @@ from appsdk_operator.runtime import validation
 
 
 def manifests(app: App, options: ManifestOptions | None = None) -> dict[str, str]:
-    """What deploys an App with kustomize, and its Dockerfile: texts by their paths.
+    """The kustomize manifests of an App and its Dockerfile, as texts by path.
 
     The same App and options give the same texts. ``base`` has all objects but those of Prometheus'
     operator, which ``components/monitoring`` has. ``overlays/development`` and

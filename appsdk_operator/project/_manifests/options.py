@@ -87,7 +87,7 @@ def _recorded(values: Iterable[Permission]) -> tuple[Permission, ...]:
 
 @attrs.frozen(kw_only=True)
 class ManifestOptions:
-    """How an App is deployed: what its declarations do not say.
+    """The deployment options of an App: everything that its declarations do not contain.
 
     >>> ManifestOptions(replicas=0)
     Traceback (most recent call last):

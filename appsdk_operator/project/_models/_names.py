@@ -10,7 +10,7 @@ from typing import Final
 
 
 class ModelError(ValueError):
-    """A CustomResourceDefinition or a name that no classes can be made of; the text says why."""
+    """A CustomResourceDefinition or a name from which no class can be made; the text says why."""
 
 
 _WORDS: Final = re.compile(

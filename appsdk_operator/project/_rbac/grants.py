@@ -29,7 +29,7 @@ _KINDS = ("ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ServiceAc
 @final
 @attrs.frozen(kw_only=True)
 class Grants:
-    """What an operator's service account may do; a value."""
+    """The permissions of an operator's service account; a value."""
 
     permissions: tuple[Permission, ...]
     """Cluster-wide, or in a namespace. The reason of each is the role that grants it."""

@@ -62,7 +62,7 @@ _WORKS_IN: Final = "*"
 
 @final
 class Recording:
-    """What an operator needed in each test; a mutable collection for one thread.
+    """The permissions that an operator needed in each test; a mutable collection for one thread.
 
     A namespace that a test made for itself stands for those in which the operator works; a request
     in no namespace is for all of them, or for an object that is in none. A name

@@ -132,7 +132,7 @@ def roles(
     namespaces: Sequence[str] | None = None,
     recorded: Iterable[Permission] = (),
 ) -> Roles:
-    """The roles for an operator: what it declares, and what its tests needed besides.
+    """The roles of an operator, from its declarations and from the requests of its tests.
 
     The same arguments give the same objects.
 

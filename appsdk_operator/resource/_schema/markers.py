@@ -136,7 +136,7 @@ Duration: TypeAlias = Annotated[str, Format("duration")]
 
 @attrs.frozen
 class ListType(Marker):
-    """How server-side apply merges a list, and which items may occur twice.
+    """The merge of a list in server-side apply, and the items that may occur twice.
 
     ``Annotated[list[Port], ListType.MAP("name")]``: each name occurs once, and items are merged by
     name. ``ListType.SET``: each value occurs once. ``ListType.ATOMIC``: the list is replaced as a
@@ -176,7 +176,7 @@ class ListType(Marker):
 
 
 class MapType(Marker, enum.Enum):
-    """How server-side apply merges an object or a map: ``Annotated[dict[str, str], …]``."""
+    """The merge of an object or a map in server-side apply: ``Annotated[dict[str, str], …]``."""
 
     GRANULAR = "granular"
     """Each field has its own owner; the default."""

@@ -324,12 +324,12 @@ class CallMonitor:
             spare = "no worker takes over"
         ignored = "the cancellation" if late.was_awaited else "the stop signal"
         self._log.error(
-            "%s has not returned within %s, for %s, and ignores %s: %s in controller %s. The kit "
-            "does nothing else for that object until it returns. Set a time-out on what it waits "
-            "for, or wait on current_stop()",
+            "%s, called for %s, has not returned within %s and ignores %s: %s in controller %s. "
+            "The kit does nothing else for that object until it returns. Set a time-out on what "
+            "it waits for, or wait on current_stop()",
             callback_place(call.thread) or "a callback",
-            duration_text(now - late.call.started),
             call.about(),
+            duration_text(now - late.call.started),
             ignored,
             spare,
             self._controller,
@@ -375,9 +375,9 @@ class CallMonitor:
             return
         self._said.add((place, False))
         self._log.warning(
-            "%s of controller %s has awaited something for %s, for %s, and no other event of that "
-            "object is handled meanwhile; it holds no worker: set a time-out for what it waits "
-            "for, or raise RetryAfter(seconds) to look again later",
+            "%s of controller %s has awaited something for %s. It was called for %s. The kit "
+            "handles no other event of that object meanwhile. The call holds no worker. Set a "
+            "time-out on what it waits for, or raise RetryAfter(seconds) to look again later",
             place,
             self._controller,
             duration_text(now - call.started),
@@ -395,8 +395,9 @@ class CallMonitor:
         meanwhile = "nothing else" if is_last else "no other event of that object"
         more = f", or give the controller more workers with {self._remedy}" if is_last else ""
         self._log.warning(
-            "%s has held %s of controller %s for %s, called for %s; %s is handled meanwhile. Set a "
-            "time-out on what it waits for, or raise RetryAfter(seconds) to look again later%s",
+            "%s has held %s of controller %s for %s. It was called for %s. The kit handles %s "
+            "meanwhile. Set a time-out on what it waits for, or raise RetryAfter(seconds) to look "
+            "again later%s",
             place,
             holds,
             self._controller,

@@ -24,7 +24,7 @@ _CANCEL_TIMEOUT: Final = 1.0
 
 
 class StillRunning(TimeoutError):  # noqa: N818 - it says what is so, as LeadershipLost
-    """Calls of user functions still run although the time for the stop is over.
+    """Calls of user functions still run after the time limit of the stop.
 
     If a runnable raises it, alone or in a group, and these calls still run at the end of its
     manager's stop, the manager does not release the Lease, which then expires.
@@ -319,7 +319,7 @@ class SpareWorkers:
         except NO_THREAD:
             if not self._has_no_thread:
                 self._has_no_thread = True
-                _log.exception("%s: no thread is to be had for another worker", self._name)
+                _log.exception("%s: cannot start a thread for another worker", self._name)
             return False
         self._has_no_thread = False
         return True

@@ -122,7 +122,7 @@ def remove_webhooks(
     timeout: float = 10.0,
     clock: Clock = system_clock,
 ) -> None:
-    """Delete webhook configurations; returns when the API server obeys them no more.
+    """Delete webhook configurations, and wait until the API server no longer calls them.
 
     Args:
         client: where they are installed.
