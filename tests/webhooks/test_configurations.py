@@ -17,6 +17,7 @@ from appsdk_operator.resource import MutableObject
 from appsdk_operator.testing import APIServer
 from appsdk_operator.webhooks import (
     WebhookRule,
+    WebhookRuleOptions,
     install_configurations,
     remove_configurations,
     webhook_configurations,
@@ -37,6 +38,17 @@ def made(*rules: WebhookRule, **options: Any) -> list[dict[str, Any]]:
     where: dict[str, Any] = {} if {"service", "url"} & options.keys() else {"service": SERVICE}
     found = webhook_configurations(rules, name="widgets", **where, **options)
     return [each.to_dict() for each in found]
+
+
+def test_an_option_of_a_rule_is_one_of_the_builder_too() -> None:
+    fields = {field.name: field.type for field in attrs.fields(WebhookRule)}
+    # The builder knows these itself.
+    for known in ("type", "kinds", "operations", "path"):
+        del fields[known]
+    # Its converter makes a tuple.
+    fields["resources"] = "Iterable[str]"
+    options = WebhookRuleOptions.__annotations__
+    assert {name: type_.__forward_arg__ for name, type_ in options.items()} == fields
 
 
 def test_a_kind_with_defaults_and_checks_has_two_configurations() -> None:

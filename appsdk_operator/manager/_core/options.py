@@ -281,7 +281,7 @@ class ManagerOptionsDict(AppOptionsDict, total=False):
     new_cache: NewCache | None
     new_client: NewClient | None
     base_stop: StopSignal | None
-    clock: Clock
+    clock: Clock | None
     rng: random.Random | None
     name: str
     previous_names: Sequence[str]
