@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from appsdk_operator.client import MergePatch, NotFound
 from appsdk_operator.resource import Kind, Object
@@ -13,6 +17,7 @@ from appsdk_operator.testing import (
     check_converged,
 )
 from appsdk_operator.watchers import ConstantBackoff, SimpleWatcher
+from tests.hypothesis_profiles import scaled
 from tests.simulations import change
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
@@ -126,3 +131,68 @@ def test_one_that_does_not_rest_although_nothing_failed_says_what_waits() -> Non
         simulation.create("a")
         with pytest.raises(BrokenPromise, match=r"and 0 retries wait$"):
             simulation.settle(horizon=60.0)
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "size", "delete", "poll", "handle", "pass", "fault", "restart"]),
+        st.sampled_from("ab"),
+        st.integers(0, 3),
+    ),
+    max_size=20,
+)
+WRITE_FAULTS = ["", "lost", "409", "crash before"]
+
+
+def random_sizes(process: Process) -> list[Any]:
+    """Two watchers, of which one fails at times and one writes a status by chance."""
+    rng = process.clock.rng
+
+    def fail(obj: Object) -> None:
+        if rng.random() < 0.3:
+            raise ValueError(obj.name)
+
+    def show(obj: Object) -> None:
+        patch = MergePatch({"status": {"size": rng.getrandbits(8)}})
+        process.client.status.patch(WIDGET, obj.name, patch, namespace=obj.namespace)
+
+    def changed(old: Object, new: Object) -> None:
+        if old.spec != new.spec:
+            show(new)
+
+    return [SimpleWatcher(add=fail, delete=fail), SimpleWatcher(add=show, update=changed)]
+
+
+def move(simulation: Simulation, what: str, name: str, number: int) -> None:
+    exists = any(obj.name == name for obj in simulation.objects())
+    if what == "create" and not exists:
+        simulation.create(name, spec={"size": number})
+    elif what == "size" and exists:
+        change(simulation, name, spec={"size": number})
+    elif what == "delete" and exists:
+        simulation.delete(name)
+    elif what == "pass":
+        simulation.advance(10.0**number / 10)
+    elif what == "fault":
+        simulation.write_faults.append(WRITE_FAULTS[number])
+    elif what == "restart":
+        simulation.restart()
+    elif simulation.process.is_alive and what in ("poll", "handle"):
+        getattr(simulation, what)()
+
+
+@settings(max_examples=scaled(40))
+@given(MOVES, st.integers(0, 3))
+def test_one_seed_is_one_journal(moves: list[tuple[str, str, int]], seed: int) -> None:
+    def journal() -> list[Any]:
+        with Simulation(WIDGET, random_sizes, seed=seed) as simulation:
+            for each in moves:
+                move(simulation, *each)
+            if not simulation.process.is_alive:
+                simulation.restart()
+            simulation.takes_write_faults = False
+            simulation.settle()
+            entries = [(str(e), e.began, e.ended, e.version) for e in simulation.journal.entries]
+            return [entries, [obj.to_dict() for obj in simulation.objects()]]
+
+    assert journal() == journal()

@@ -31,7 +31,7 @@ from appsdk_operator import (
 )
 from appsdk_operator.app import App
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.client import AlreadyExists, MergePatch, NotFound
+from appsdk_operator.client import AlreadyExists, Conflict, MergePatch, NotFound
 from appsdk_operator.controllers import (
     ControllerOptions,
     Request,
@@ -169,6 +169,36 @@ def app_with_a_config_map() -> App:
     return app
 
 
+def app_with_background_functions() -> App:
+    """Two for each object, a thread and a coroutine, which write its status."""
+    app = App("widget-operator")
+
+    def show(widget: Object, field: str) -> None:
+        with contextlib.suppress(NotFound, Conflict), app.edit(widget) as draft:
+            status = draft.setdefault("status", {})
+            status[field] = status.get(field, 0) + 1
+
+    @app.background(WIDGET)
+    def follow(live: Live, stop: StopSignal) -> None:
+        while not stop.wait(1.0):
+            show(live.object, "x")
+            if live.object.status and live.object.status.get("x", 1) % 3 == 0:
+                raise ValueError("starts again")
+
+    @app.background(WIDGET)
+    async def follow_async(live: Live, stop: StopSignal) -> None:
+        while not await stop.wait_async(1.5):
+            await asyncio.sleep(0.1)
+            show(live.object, "z")
+
+    @app.task
+    def look(stop: StopSignal) -> None:
+        while not stop.wait(0.5):
+            list(app.live_client.list(WIDGET))
+
+    return app
+
+
 def waiting_coroutine(replica: Replica) -> Any:
     async def reconcile(request: Request) -> Result:
         await asyncio.sleep(replica.clock.rng.random())
@@ -190,6 +220,7 @@ def waiting_coroutine(replica: Replica) -> Any:
         operators.works_in_threads_of_its_own,
         operators.secret_of_its_name,
         app_with_a_config_map(),
+        app_with_background_functions(),
     ],
     ids=lambda make: getattr(make, "__name__", "app"),
 )
