@@ -465,7 +465,9 @@ def _records(
     keeps_states = is_remembered(kind, assembly.declared, assembly.watchers.remember)
     has_others = assembly.options.leader_election is not None
     if (states := assembly.watchers.handled_states) is not None:
-        return Records(kind, states, has_others=has_others, keeps_states=keeps_states)
+        return Records(
+            kind, manager.client, states, has_others=has_others, keeps_states=keeps_states
+        )
     return AnnotationRecords(
         kind,
         manager.client,

@@ -831,8 +831,7 @@ class KindFunctions:
         records, recording = self._records, known.recording
         # If there is a record under our name, an earlier name is that of another operator by now.
         is_first = (
-            self._marks
-            and records is not None
+            records is not None
             and recording is not None
             and records.shown(obj, recording.loaded) is None
         )

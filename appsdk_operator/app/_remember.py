@@ -51,6 +51,7 @@ class Records:
     def __init__(
         self,
         kind: Kind[Any, Any],
+        client: ClientLike,
         states: HandledStates | None,
         *,
         has_others: bool = False,
@@ -60,6 +61,7 @@ class Records:
 
         Args:
             kind: of the objects.
+            client: tells whether an object is gone.
             states: the place.
             keeps_states: whether they have what updates have handled, and not only which objects
                 were added.
@@ -67,6 +69,8 @@ class Records:
                 may not show that yet.
         """
         self.keeps_states: Final = keeps_states
+        self._kind = kind
+        self._live = live_reader(client)
         self._states = states
         self._has_others = has_others
         self._digests_only = (kind.group, kind.kind) == ("", "Secret")
@@ -127,11 +131,13 @@ class Records:
         return None
 
     def gone(self, obj: Object) -> None:
-        """The object has left the server; an error is logged."""
+        """The object has left the cache: forget it, unless the server still has it, as after a
+        change of labels that the cache selects by. An error is logged."""
         if self._states is None:
             return
         try:
-            _called("store", self._states.store, obj, None)
+            if self._present(obj) is None:
+                _called("store", self._states.store, obj, None)
         except Exception:
             _log.exception(
                 "store(%r, None) of handled_states= failed. The object is gone, but its text stays "
@@ -143,6 +149,18 @@ class Records:
         """Whether the object lacks what was stored on it."""
         del obj
         return False
+
+    def _present(self, obj: Object) -> Object | None:
+        """The object as the server has it; None: it is gone.
+
+        Raises:
+            ApiError, TransportError: it could not be read.
+        """
+        try:
+            found = self._live.get(self._kind, obj.name, namespace=obj.namespace)
+        except NotFound:
+            return None
+        return found if found.uid == obj.uid else None
 
 
 def _called(name: str, method: Callable[..., Any], *args: Any) -> Any:
@@ -178,10 +196,8 @@ class AnnotationRecords(Records):
             has_others: as for :class:`Records`.
             keeps_states: as there.
         """
-        super().__init__(kind, None, has_others=has_others, keeps_states=keeps_states)
-        self._kind = kind
+        super().__init__(kind, client, None, has_others=has_others, keeps_states=keeps_states)
         self._client = client
-        self._live = live_reader(client)
         self.key: Final = f"{name}{RECORD_SUFFIX}"
         self.mark = self.key.encode()
         self._previous = tuple(f"{each}{RECORD_SUFFIX}" for each in previous_names if each != name)
@@ -200,13 +216,7 @@ class AnnotationRecords(Records):
         Raises:
             ApiError, TransportError: it could not be read.
         """
-        if not self._has_others:
-            return None
-        try:
-            found = self._live.get(self._kind, obj.name, namespace=obj.namespace)
-        except NotFound:
-            return None
-        return found if found.uid == obj.uid else None
+        return self._present(obj) if self._has_others else None
 
     def shown(self, obj: Object, loaded: str | None) -> str | None:
         """The annotation, unless it has an earlier name of the App."""

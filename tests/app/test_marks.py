@@ -15,6 +15,8 @@ from appsdk_operator import StopSignal, annotation, field, kinds, labels
 from appsdk_operator.app import App, Kopf
 from appsdk_operator.app._due import ObjectState
 from appsdk_operator.app._functions import KindFunctions
+from appsdk_operator.app._remember import Records
+from appsdk_operator.manager import CacheSetup
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.testing import BrokenPromise, World, check_operator
 from appsdk_operator.watchers import ConstantBackoff
@@ -230,9 +232,9 @@ def test_a_finalizer_of_an_app_that_cleaned_up_comes_off_and_counts_as_the_mark(
     calls: Calls, causes: list[str], name: str
 ) -> None:
     before = made(calls, *{"add", *causes}, "delete", name=name)
-    app = made(calls, *causes, previous_names=["old-operator"])
-    if causes == ["update"] and name != "thing-operator":
-        return  # without a mark of its own another name's is left to its owner
+    # Without a record of its own another name's finalizer is left to its owner.
+    remember = True if causes == ["update"] and name != "thing-operator" else None
+    app = made(calls, *causes, previous_names=["old-operator"], remember=remember)
     with world_of(before, app) as world:
         world.create("a", {"a": 1}, finalizers=[HOLD])
         world.run(10)
@@ -244,11 +246,24 @@ def test_a_finalizer_of_an_app_that_cleaned_up_comes_off_and_counts_as_the_mark(
         assert the(world).finalizers == (HOLD,)
         assert writes(world) == count + 1
         assert calls == [("sync", 1)] * ("sync" in causes)
-        assert list(the(world).annotations) == [KEY] * (causes != ["update"])
+        assert list(the(world).annotations) == [KEY] * (causes != ["update"] or bool(remember))
         world.restart()
         world.run(100)
         assert writes(world) == count + 1
         assert calls == [("sync", 1)] * 2 * ("sync" in causes)
+
+
+def test_with_updates_alone_and_no_record_a_finalizer_of_a_former_name_goes_with_the_object(
+    calls: Calls,
+) -> None:
+    app = made(calls, "update", previous_names=["old-operator"])
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, finalizers=["example.com/old-operator.v1.Thing"])
+        world.run(100)
+        assert len(the(world).finalizers) == 1  # or another operator has the name by now
+        world.delete("a")
+        world.run(10)
+        assert not world.objects()
 
 
 def test_an_addition_of_before_that_was_not_finished_is_called_again(calls: Calls) -> None:
@@ -525,6 +540,56 @@ def test_a_place_of_the_programs_keeps_no_record_of_an_object_that_was_paused_at
         world.delete("a")
         world.run(10)
     assert not table.texts
+
+
+@pytest.mark.parametrize("place", ["annotation", "elsewhere"])
+@pytest.mark.parametrize("remember", [False, True])
+@pytest.mark.parametrize("cleanup", [[], ["delete"]])
+def test_an_object_that_leaves_the_selector_of_the_cache_for_a_while_stays_handled(
+    calls: Calls, place: str, remember: bool, cleanup: list[str]
+) -> None:
+    table = Table()
+    options: Any = {"handled_states": table} if place == "elsewhere" else {}
+    app = made(
+        calls,
+        *("add", "sync", "update", *cleanup),
+        remember=remember,
+        cache=CacheSetup(label_selector=labels("color=red")),
+        **options,
+    )
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, labels={"color": "red"})
+        world.run(10)
+        world.patch("a", BLUE)
+        world.run(10)
+        world.replace("a", {"a": 2})
+        world.run(10)
+        world.patch("a", RED)
+        world.run(10)
+        # Without states it is handled as after a restart: what has changed meanwhile is not known.
+        updates = [("update", 1, 2)] * remember
+        assert calls == [("add", 1), ("sync", 2), *updates]
+        world.delete("a")
+        world.run(10)
+        assert not world.objects()
+        assert not table.texts
+
+
+def test_of_an_object_that_cannot_be_read_at_its_end_the_record_stays(
+    calls: Calls, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise ConnectionError("no answer")
+
+    table = Table()
+    with World(THING, made(calls, "add", handled_states=table)) as world:
+        world.create("a", {"a": 1})
+        world.run(10)
+        monkeypatch.setattr(Records, "_present", refuse)
+        world.delete("a")
+        world.run(10)
+        assert len(table.texts) == 1
+    assert "its state stays there" in caplog.text
 
 
 @pytest.mark.parametrize("place", ["annotation", "elsewhere"])
