@@ -136,8 +136,17 @@ class Records:
         if self._states is None:
             return
         try:
-            if self._present(obj) is None:
-                _called("store", self._states.store, obj, None)
+            if self._present(obj) is not None:
+                return
+        except Exception:
+            _log.exception(
+                "could not find out whether %r is gone. Its text stays in your store: delete it "
+                "there if the object is gone",
+                obj,
+            )
+            return
+        try:
+            _called("store", self._states.store, obj, None)
         except Exception:
             _log.exception(
                 "store(%r, None) of handled_states= failed. The object is gone, but its text stays "

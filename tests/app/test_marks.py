@@ -589,7 +589,7 @@ def test_of_an_object_that_cannot_be_read_at_its_end_the_record_stays(
         world.delete("a")
         world.run(10)
         assert len(table.texts) == 1
-    assert "its state stays there" in caplog.text
+    assert "could not find out whether" in caplog.text
 
 
 @pytest.mark.parametrize("place", ["annotation", "elsewhere"])
