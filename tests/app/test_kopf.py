@@ -21,6 +21,7 @@ from appsdk_operator.app._kopf import KopfStates
 from appsdk_operator.resource import Kind, Object, field, labels
 from appsdk_operator.testing import World
 from appsdk_operator.watchers import FinalizerLifecycle
+from appsdk_operator.watchers._finalizers.transitions import Names, Write
 from tests.app.places import Table
 from tests.hypothesis_profiles import scaled
 
@@ -738,8 +739,8 @@ def _at(obj: Any, path: str) -> Any:
     return data
 
 
-def without_kopfs(self: Any, obj: Any) -> Any:
-    return [name for name in _our_finalizers_on(self, obj) if name not in self.foreign]
+def without_kopfs(self: Any, obj: Any, record: Any) -> Any:
+    return [name for name in _ours(self, obj, record) if name not in self.foreign]
 
 
 def is_forgotten_at_once(self: Any, known: Any) -> bool:
@@ -750,12 +751,14 @@ def stays(self: Any, known: Any, adopted: Any) -> None:
     return None
 
 
-def beside_kopfs(self: Any, obj: Any, also: Any) -> Any:
-    names, self.foreign = self.foreign, ()
+def beside_kopfs(self: Any, write: Any, obj: Any, also: Any) -> Any:
+    names = self._names
+    if write is Write.PUT_BACK:
+        self._names = msgspec.structs.replace(names, foreign=())
     try:
-        return _put_back(self, obj, also)
+        return _write(self, write, obj, also)
     finally:
-        self.foreign = names
+        self._names = names
 
 
 def only_what_is_named(self: Any, paths: Any, obj: Any) -> bool:
@@ -771,8 +774,8 @@ def no_annotations(self: Any, obj: Any, *, handled: bool) -> Any:
 
 
 _handled = KopfStates.handled
-_our_finalizers_on = FinalizerLifecycle._our_finalizers_on
-_put_back = FinalizerLifecycle._put_back
+_ours = Names.ours
+_write = FinalizerLifecycle._write
 
 
 @pytest.mark.parametrize(
@@ -780,10 +783,10 @@ _put_back = FinalizerLifecycle._put_back
     [
         (KopfStates, "handled", nothing_is_handled),
         (KopfStates, "handled", the_present_state),
-        (FinalizerLifecycle, "_our_finalizers_on", without_kopfs),
+        (Names, "ours", without_kopfs),
         (KindFunctions, "_is_recorded", is_forgotten_at_once),
         (KindFunctions, "_release", stays),
-        (FinalizerLifecycle, "_put_back", beside_kopfs),
+        (FinalizerLifecycle, "_write", beside_kopfs),
         (HandledState, "covers", only_what_is_named),
         (ObjectState, "owes_update", property(owes_nothing)),
         (KopfStates, "removals", no_annotations),

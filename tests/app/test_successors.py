@@ -80,7 +80,7 @@ def nothing_is_remembered() -> None:
     assert not functions._known
     lifecycle = functions.finalizer_lifecycle
     assert lifecycle is not None
-    assert not lifecycle._unprotected
+    assert not lifecycle._records
 
 
 def strip(world: World) -> None:

@@ -133,7 +133,7 @@ def test_a_life_with_failures_is_told_once_and_in_order(start, kind, policy):
     operator.client.delete(kind, "a", namespace="default")
     operator.wait_until(lambda: operator.finalizers("a") is None)
     operator.wait_for(*["add a"] * 3, "update a", "delete a", "delete a")
-    operator.wait_until(lambda: not operator.watcher._finalizer_lifecycle._finalizer_versions)
+    operator.wait_until(lambda: not operator.watcher._finalizer_lifecycle._records)
     operator.wait_until(lambda: not operator.controller._dispatcher._pending)
 
 

@@ -108,6 +108,6 @@ def test_news_of_before_the_own_write_begin_nothing_again(
 def test_nothing_is_remembered_once_the_events_have_caught_up(
     watcher: OpinionatedWatcher, server: OneWidget
 ) -> None:
-    assert watcher._finalizer_lifecycle._finalizer_versions
+    assert watcher._finalizer_lifecycle._records
     update(watcher, widget(99), server.widget)
-    assert not watcher._finalizer_lifecycle._finalizer_versions
+    assert not watcher._finalizer_lifecycle._records

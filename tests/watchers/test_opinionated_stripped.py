@@ -325,9 +325,7 @@ def test_nothing_is_remembered_of_what_is_gone(world):
     world.simulation.settle()
     entry = world.simulation.controller._dispatcher._registered.items(str(WIDGET))[0]
     lifecycle = entry.handler.finalizer_lifecycle
-    assert not lifecycle._write_pending
-    assert not lifecycle._unprotected
-    assert not lifecycle._finalizer_versions
+    assert not lifecycle._records
 
 
 def test_an_unfinished_create_is_asked_again_after_a_failed_write():

@@ -437,13 +437,15 @@ def test_a_deletion_that_is_over_calls_nothing(bench):
 def test_it_forgets_what_is_gone(bench):
     obj = bench.create()
     bench.watcher.add(obj)
-    assert bench.watcher._finalizer_lifecycle._finalizer_versions
-    bench.watcher.update(obj, bench.delete(obj))
-    assert not bench.watcher._finalizer_lifecycle._finalizer_versions
+    records = bench.watcher._finalizer_lifecycle._records
+    assert records
+    bench.watcher.update(obj, marked := bench.delete(obj))
+    bench.watcher.delete(marked)
+    assert not records
     other = bench.create()
     bench.watcher.add(other)
     bench.watcher.delete(other)
-    assert not bench.watcher._finalizer_lifecycle._finalizer_versions
+    assert not records
 
 
 @pytest.mark.parametrize(

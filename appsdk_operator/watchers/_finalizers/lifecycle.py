@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol, final
+
+from msgspec.structs import replace
 
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import (
@@ -30,6 +31,17 @@ from appsdk_operator.watchers._finalizers.names import (
     spellings,
     takes_operator_name,
 )
+from appsdk_operator.watchers._finalizers.transitions import (
+    CALLBACK_BEFORE,
+    NEW,
+    Cause,
+    Names,
+    Pass,
+    Record,
+    Write,
+    after_change,
+    after_failure,
+)
 from appsdk_operator.watchers._finalizers.uses import OperatorName
 from appsdk_operator.watchers._records import has_other_records, without_records
 from appsdk_operator.watchers._retry import RETRY_ANNOTATION
@@ -40,12 +52,7 @@ Concerns = Callable[[Object, Object], bool]
 _SHARED_FOR_SURE = 3
 """The number of objects that show that another process writes the same finalizer."""
 
-_CREATE, _UPDATE, _DELETE, _RESYNC = (
-    ResourceAction.CREATE,
-    ResourceAction.UPDATE,
-    ResourceAction.DELETE,
-    ResourceAction.RESYNC,
-)
+_UPDATE = ResourceAction.UPDATE
 
 
 class NotifyCallback(Protocol):
@@ -104,6 +111,8 @@ class FinalizerLifecycle:
         self._supplier = finalizer
         self.takes_operator_name: bool = takes_operator_name(finalizer)
         """Whether the finalizer contains the operator's name, as the default one does."""
+        self.foreign: tuple[str, ...] = (foreign,) if foreign else ()
+        """The finalizer of the operator before this one, in place of which ours is put."""
         self._operator = ""
         self._set_names(spellings(finalizer, kind))
         if self.finalizer == in_progress_finalizer(kind):
@@ -111,32 +120,24 @@ class FinalizerLifecycle:
                 f"finalizer {self.finalizer!r} is reserved for objects in progress: choose another"
             )
         check_client(client, "get", "patch")
-        # The finalizers of this operator's earlier names; and, by uid, the objects on which these
-        # or the earlier spelling still have to be replaced, or removed by a clean-up.
-        self._previous: tuple[Spellings, ...] = ()
-        self._legacy: set[str] = set()
         self._finalizers = Finalizers(kind, client)
         self._concerns = concerns
-        self.foreign: tuple[str, ...] = (foreign,) if foreign else ()
-        """The finalizer of the operator before this one, in place of which ours is put."""
         self._lock = threading.Lock()
-        # By uid, the resourceVersion at which this process wrote the finalizer, until an event
-        # with that version arrives: earlier events show the object without the finalizer.
-        self._finalizer_versions: dict[str, str] = {}
-        # Objects that a callback was called for and that may lack our finalizer: they are cleaned
-        # up when deleted although nothing on them says so.
-        self._unprotected: set[str] = set()
-        # Objects whose callback succeeded for the action, but whose finalizer write then failed.
-        self._write_pending: dict[str, ResourceAction] = {}
+        # By uid; none for an object of which nothing is known. Replaced at each change by whoever
+        # handles the object, and read by others.
+        self._records: dict[str, Record] = {}
         self._times_stripped = 0
         self._times_shared = 0
 
-    def _set_names(self, own: Spellings) -> None:
-        self._own = own
+    def _set_names(self, own: Spellings, previous: Iterable[Spellings] = ()) -> None:
+        self._names = names = Names(own, tuple(previous), self.foreign)
+        self._changed = tuple(Pass(Cause.CHANGED, names, is_news) for is_news in (False, True))
         self.finalizer: str = check_finalizer(own.finalizers[0], self.kind)
         self.in_progress_finalizer: str = check_finalizer(own.in_progress[0])
         self.names: frozenset[str] = frozenset(own.all_names)
         """Its finalizers under the operator's present name, in each spelling."""
+        self.all_names: frozenset[str] = self.names.union(*(each.all_names for each in previous))
+        """All of its finalizers, including those of earlier operator names."""
 
     def use_operator_name(self, operator: OperatorName) -> None:
         """Put the operator's name into the default finalizer; call it before the first event.
@@ -153,27 +154,21 @@ class FinalizerLifecycle:
                 "watcher for each"
             )
         self._operator = operator.name
-        self._set_names(spellings(self._supplier, self.kind, operator.name))
-        self._previous = tuple(
-            spellings(self._supplier, self.kind, name)
-            for name in operator.previous
-            if name != operator.name
+        earlier = [name for name in operator.previous if name != operator.name]
+        own, *previous = (
+            spellings(self._supplier, self.kind, name) for name in (operator.name, *earlier)
         )
-
-    @property
-    def all_names(self) -> frozenset[str]:
-        """All of its finalizers, including those of earlier operator names."""
-        return self.names.union(*(each.all_names for each in self._previous))
+        self._set_names(own, previous)
 
     def names_for(self, operators: Iterable[str]) -> tuple[str, ...]:
         """Its finalizers in an operator of these names, the present one first."""
         if not self.takes_operator_name:
-            return self._own.all_names
+            return self._names.own.all_names
         return finalizer_names(self._supplier, self.kind, operators)
 
     def is_handled(self, obj: Object) -> bool:
         """Whether the object's finalizers show that it was handled before."""
-        names = {self.finalizer, *self._superseded(obj)}
+        names = {self.finalizer, *self._names.superseded(obj)}
         return not names.isdisjoint(obj.finalizers)
 
     def shows_handled(self, obj: Object) -> bool:
@@ -186,32 +181,12 @@ class FinalizerLifecycle:
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""
         self._check_object(obj, "add")
-        if obj.is_deleting:
-            return self._clean_up(obj, notify)
-        if self._superseded(obj):
-            with self._lock:
-                self._legacy.add(obj.uid)
-            obj = self._migrated(obj)
-            if obj.is_deleting:
-                return None  # the event of that leads to the clean-up
-        if self.finalizer not in obj.finalizers:
-            if self._is_before_our_write(obj):
-                return None  # another event of it led to add, which has succeeded
-            return self._on_new(obj, notify)[1]
-        return self._on_known(obj, notify)
+        return self._run(Pass(Cause.ADDED, self._names), obj, notify)
 
     def on_resync(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle a resync: the object is unchanged."""
         self._check_object(obj, "resync")
-        if obj.is_deleting:
-            return self._clean_up(obj, notify)
-        if self._legacy:
-            obj = self._migrated(obj)
-            if obj.is_deleting:
-                return None
-        if self.finalizer not in obj.finalizers and not self._is_before_our_write(obj):
-            return self._on_new(obj, notify)[1]
-        return self._on_known(obj, notify)
+        return self._run(Pass(Cause.RESYNC, self._names), obj, notify)
 
     def on_update(self, old: Object, new: Object, notify: NotifyCallback) -> Outcome:
         """Handle a change of the object."""
@@ -220,21 +195,9 @@ class FinalizerLifecycle:
         is_news, is_stripped = self._is_news(old, new), self.is_stripped(old, new)
         if is_stripped:
             self._note_stripped(new)
-        if new.is_deleting:
-            return self._clean_up(new, notify) if is_news else None
-        if not is_news and not is_stripped:
+        if not is_news and (new.is_deleting or not is_stripped):
             return None
-        if self._legacy:
-            new = self._migrated(new)
-            if new.is_deleting:
-                return None
-        # An event from before our write shows the object without the finalizer.
-        if self.finalizer in new.finalizers or self._is_before_our_write(new):
-            return self._call(notify, _UPDATE, new, old)
-        added, outcome = self._on_new(new, notify)
-        if added is None or not is_news or not self._wants_update(old, new):
-            return outcome
-        return self._call(notify, _UPDATE, added, old)
+        return self._run(self._changed[is_news], new, notify, old)
 
     def on_present(
         self,
@@ -260,22 +223,8 @@ class FinalizerLifecycle:
                 for the state on which they are based.
         """
         self._check_object(obj, "a look")
-        if obj.is_deleting:
-            return self._clean_up(obj, notify)
-        if obj.uid in self._legacy or self._superseded(obj):
-            with self._lock:
-                self._legacy.add(obj.uid)
-            obj = self._migrated(obj)
-            if obj.is_deleting:
-                return None  # the event of that leads to the clean-up
-        with self._lock:
-            self._write_pending.pop(obj.uid, None)
-        if is_marked and not is_new:
-            present = self._put_back(obj, also)
-            return None if present is None else self._on_known(present, notify)
-        if is_new or (self.finalizer not in obj.finalizers and not self._is_before_our_write(obj)):
-            return self._on_new(obj, notify, also)[1]
-        return self._on_known(obj, notify)
+        made = Pass(Cause.PRESENT, self._names, is_new=is_new, is_marked=is_marked)
+        return self._run(made, obj, notify, also=also)
 
     def own_on(self, obj: Object, *, previous: bool) -> Collection[str]:
         """Our finalizers on an object.
@@ -313,7 +262,7 @@ class FinalizerLifecycle:
 
     def note_change(self, old: Object, new: Object) -> bool:
         """Note a change of an object; returns whether another client removed our finalizer."""
-        self._forget_seen_write(old, new)
+        self._note_change(old, new)
         is_stripped = self.is_stripped(old, new)
         if is_stripped:
             self._note_stripped(new)
@@ -328,37 +277,16 @@ class FinalizerLifecycle:
         cleaned up here.
         """
         self._check_object(obj, "delete")
-        with self._lock:
-            if self._finalizer_versions.pop(obj.uid, None) is not None and not obj.is_deleting:
-                # No event has shown the finalizer that we wrote: who removed it was not seen.
-                self._unprotected.add(obj.uid)
-            is_done = self._write_pending.get(obj.uid) is _DELETE
-            is_unprotected = obj.uid in self._unprotected
-        outcome: Outcome = None
-        is_held = not obj.is_deleting and bool(self._our_finalizers_on(obj))
-        # An object that left the informer's selector looks the same, but still exists.
-        if (is_held or is_unprotected) and not is_done and self._finalizers.is_gone(obj):
-            outcome = self._call(notify, _DELETE, obj, None)
-        if not _is_unfinished(outcome):
-            self.forget(obj)
-        return outcome
+        return self._run(Pass(Cause.GONE, self._names), obj, notify)
 
     def is_at_rest(self, obj: Object) -> bool:
         """Whether no write to the object is pending, or not seen yet."""
-        uid = obj.uid
-        with self._lock:
-            return not (
-                uid in self._legacy or uid in self._write_pending or uid in self._finalizer_versions
-            )
+        record = self._records.get(obj.uid, NEW)
+        return not record.is_earlier and record.unwritten is None and record.written is None
 
     def forget(self, obj: Object) -> None:
         """The object is gone, or no longer followed: then it is handled anew, as after a start."""
-        uid = obj.uid
-        with self._lock:
-            self._finalizer_versions.pop(uid, None)
-            self._write_pending.pop(uid, None)
-            self._unprotected.discard(uid)
-            self._legacy.discard(uid)
+        self._records.pop(obj.uid, None)
 
     def concerns(self, old: Object, new: Object) -> bool:
         """Whether an update needs a callback or a finalizer write.
@@ -372,12 +300,12 @@ class FinalizerLifecycle:
             return False
         if new.is_deleting:
             return True
-        is_bare = self.finalizer not in new.finalizers and not self._is_before_our_write(new)
-        return is_bare or self._wants_update(old, new)
+        is_put = self.finalizer in new.finalizers or self._record(new).precedes_write(new)
+        return not is_put or self._wants_update(old, new)
 
     def _is_news(self, old: Object, new: Object) -> bool:
         """Whether more than the status, labels, annotations or our own finalizers changed."""
-        self._forget_seen_write(old, new)
+        self._note_change(old, new)
         # After a restore the state differs, whatever the generation.
         if new.is_deleting != old.is_deleting or _goes_back(old, new):
             return True
@@ -418,17 +346,17 @@ class FinalizerLifecycle:
             return False  # the clean-up handles it
         if self.finalizer in old.finalizers:
             return not (new.is_deleting and self.in_progress_finalizer in new.finalizers)
-        if self._superseded(old):
-            return not self._superseded(new)
-        with self._lock:
-            version = self._finalizer_versions.get(new.uid)
+        if self._names.superseded(old):
+            return not self._names.superseded(new)
+        version = self._record(new).written
         return version is not None and _has_reached(new, version) and not _has_reached(old, version)
 
     def _note_stripped(self, obj: Object) -> None:
+        record = self._record(obj)
+        if not obj.uid or record.is_unprotected:
+            return
+        self._keep(obj, replace(record, is_unprotected=True))
         with self._lock:
-            if not obj.uid or obj.uid in self._unprotected:
-                return
-            self._unprotected.add(obj.uid)
             self._times_stripped += 1
             times = self._times_stripped
         if times & (times - 1) == 0:  # logs 1, 2, 4, …: it may go on for long
@@ -463,134 +391,97 @@ class FinalizerLifecycle:
                 extra={"kind": str(self.kind), "namespace": obj.namespace, "object": obj.name},
             )
 
-    def _superseded(self, obj: Object) -> tuple[str, ...]:
-        """What our finalizer replaces on the object; empty if it was not handled with such a one.
+    def _record(self, obj: Object) -> Record:
+        return self._records.get(obj.uid, NEW)
 
-        The earlier spelling is always ours. A finalizer of an earlier name is only ours if the
-        object has none of the present name: later it comes from another operator that uses the
-        name.
-        """
-        present = obj.finalizers
-        first, *earlier = self._own.finalizers
-        if any(name in present for name in earlier):
-            return tuple(name for name in self._own.all_names if name in present and name != first)
-        if not self._previous or not self.names.isdisjoint(present):
-            return ()
-        for each in self._previous:
-            if any(name in present for name in each.finalizers):
-                return tuple(name for name in each.all_names if name in present)
-        return ()
+    def _keep(self, obj: Object, record: Record) -> None:
+        if not obj.uid:
+            return
+        if record == NEW:
+            self._records.pop(obj.uid, None)
+        else:
+            self._records[obj.uid] = record
 
-    def _migrated(self, obj: Object) -> Object:
-        """Replace finalizers of an earlier spelling or name, if it has any; returns the new state.
+    def _note_change(self, old: Object, new: Object) -> None:
+        """Forget our own write once an event shows it, or after a restore of the server."""
+        before = self._record(new)
+        if (record := after_change(before, self._names, old, new)) is not before:
+            self._keep(new, record)
 
-        On an object that is being deleted by now they stay, for the clean-up.
-
-        Raises:
-            FinalizerError: it could not be written.
-        """
-        if obj.uid not in self._legacy:
-            return obj
-        superseded = self._superseded(obj)
-        # All in one write: once the finalizer is replaced, nothing says that the rest is ours.
-        made = self._put(obj, self.finalizer, instead_of=superseded) if superseded else obj
-        if made is not None and made.is_deleting:
-            return made
-        with self._lock:
-            self._legacy.discard(obj.uid)
-            if made is not None and made.uid and self.finalizer in made.finalizers:
-                self._finalizer_versions[made.uid] = made.resource_version
-        return obj if made is None else made
-
-    def _put_back(
-        self, obj: Object, also: Callable[[Object], list[dict[str, Any]]] | None
-    ) -> Object | None:
-        """Put the finalizer on a handled object, unless it is there, in place of a foreign one.
-
-        Returns:
-            The new state; None if it is gone or being deleted.
-
-        Raises:
-            FinalizerError: it could not be written.
-        """
-        if self.finalizer in obj.finalizers or self._is_before_our_write(obj):
-            return obj
-        replaced = (*self.foreign, *self._own.in_progress)
-        made = self._put(obj, self.finalizer, instead_of=replaced, also=also)
-        if made is None or made.is_deleting:
-            return None
-        with self._lock:
-            self._unprotected.discard(obj.uid)
-            if made.uid:
-                self._finalizer_versions[made.uid] = made.resource_version
-        return made
-
-    def _on_known(self, obj: Object, notify: NotifyCallback) -> Outcome:
-        """Resync an object that was handled before, and remove its in-progress finalizer."""
-        outcome: Outcome = None
-        if not self._pop_write_pending(obj, _RESYNC):
-            outcome = self._call(notify, _RESYNC, obj, None)
-        marks, present = self._own.in_progress, obj.finalizers
-        is_marked = self.finalizer in present and any(mark in present for mark in marks)
-        # Our write of the finalizer has removed the mark.
-        if is_marked and not self._is_before_our_write(obj):
-            with self._retry_write_only(obj, _RESYNC, "sync"):
-                self._finalizers.remove(obj, *marks)
-        return outcome
-
-    def _on_new(
+    def _run(
         self,
+        made: Pass,
         obj: Object,
         notify: NotifyCallback,
+        old: Object | None = None,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
-    ) -> tuple[Object | None, Outcome]:
-        """Write the in-progress finalizer, call ``add``, then write the finalizer.
+    ) -> Outcome:
+        """Carry out the steps of a pass; returns the result of its last call.
 
-        When an earlier attempt failed only at the last write, only that is repeated.
-
-        Returns:
-            The object's new state, or None if it is unfinished or being deleted; and the result.
+        Raises:
+            FinalizerError: a finalizer could not be written.
+            Exception: what the callback raised.
         """
-        present = obj
         outcome: Outcome = None
-        if not self._pop_write_pending(obj, _CREATE):
-            if self.in_progress_finalizer not in obj.finalizers:
-                replaced = (*self._begun_with(obj), *self.foreign)
-                marked = self._put(obj, self.in_progress_finalizer, instead_of=replaced, also=also)
-                if marked is None or self.in_progress_finalizer not in marked.finalizers:
-                    return None, None
-                present = marked
-            if obj.uid:
-                with self._lock:
-                    self._unprotected.add(obj.uid)
-            outcome = self._call(notify, _CREATE, present, None)
-            if _is_unfinished(outcome):
-                return None, outcome
-        with self._retry_write_only(obj, _CREATE, "add"):
-            replaced = (*self._own.in_progress, *self.foreign)
-            done = self._put(present, self.finalizer, instead_of=replaced, also=also)
-        if done is None or done.is_deleting:
-            # The in-progress finalizer holds it until the delete callback has succeeded. It stays
-            # unprotected: no event may ever show that finalizer, if another client removes it.
-            return None, outcome
-        with self._lock:
-            self._unprotected.discard(obj.uid)
-            if done.uid:
-                self._finalizer_versions[done.uid] = done.resource_version
-        return done, outcome
+        before = self._record(obj)
+        record, step = made.begin(before, obj)
+        while True:
+            if record is not before:
+                self._keep(obj, record)
+            if step is None:
+                return outcome
+            if isinstance(step, ResourceAction):
+                kind = self.kind  # its types, whatever the informer's are
+                replaced = old and old.viewed_as(kind) if step is _UPDATE else None
+                outcome = notify(step, obj.viewed_as(kind), replaced)
+                is_finished = outcome is None or outcome.requeue_after is None
+                before = self._record(obj)
+                record, step = made.after_call(before, obj, step, is_finished=is_finished)
+                continue
+            present = self._write(step, obj, also)
+            before = self._record(obj)
+            is_added = step is Write.PROTECT
+            record, step = made.after_write(before, obj, step, present)
+            obj = obj if present is None else present
+            if is_added and step is _UPDATE and old and not self._wants_update(old, obj):
+                step = None
 
-    def _begun_with(self, obj: Object) -> tuple[str, ...]:
-        """The in-progress finalizers of an earlier spelling or name that the object has."""
-        for each in (self._own, *self._previous):
-            if found := tuple(mark for mark in each.in_progress if mark in obj.finalizers):
-                return found
-        return ()
+    def _write(
+        self, write: Write, obj: Object, also: Callable[[Object], list[dict[str, Any]]] | None
+    ) -> Object | None:
+        """Carry out a write; returns the object's state after it, None if it is gone.
+
+        Raises:
+            FinalizerError: it failed.
+        """
+        names, finalizers = self._names, self._finalizers
+        own, foreign = names.own, names.foreign
+        try:
+            if write is Write.ASK:
+                return None if finalizers.is_gone(obj) else obj
+            if write is Write.UNMARK:
+                return finalizers.remove(obj, *own.in_progress)
+            if write is Write.RELEASE:
+                ours = names.ours(obj, self._record(obj))
+                return finalizers.remove(obj, *self.names, *ours)
+            if write is Write.MIGRATE:
+                # All in one write: once the finalizer is replaced, nothing says the rest is ours.
+                superseded = names.superseded(obj)
+                return self._put(obj, self.finalizer, superseded) if superseded else obj
+            if write is Write.MARK:
+                mark = self.in_progress_finalizer
+                return self._put(obj, mark, (*names.begun(obj), *foreign), also)
+            return self._put(obj, self.finalizer, (*own.in_progress, *foreign), also)
+        except FinalizerError as error:
+            if (callback := CALLBACK_BEFORE.get(write)) is None:
+                raise
+            self._keep(obj, after_failure(self._record(obj), write))
+            raise error.after(f"the {callback} callback succeeded, but then") from error
 
     def _put(
         self,
         obj: Object,
         name: str,
-        *,
         instead_of: Sequence[str],
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
     ) -> Object | None:
@@ -599,9 +490,9 @@ class FinalizerLifecycle:
         Raises:
             FinalizerError: it could not be written, or the server left it out.
         """
-        with self._lock:
-            # Otherwise it may be our own write, which is newer than the object.
-            is_first = obj.uid not in self._unprotected and obj.uid not in self._finalizer_versions
+        record = self._record(obj)
+        # Otherwise it may be our own write, which is newer than the object.
+        is_first = not record.is_unprotected and record.written is None
         made = self._finalizers.put(
             obj,
             name,
@@ -616,92 +507,6 @@ class FinalizerLifecycle:
                 "or a wrapper of the client strips finalizers, let it keep this one"
             )
         return made
-
-    def _clean_up(self, obj: Object, notify: NotifyCallback) -> Outcome:
-        names = self._our_finalizers_on(obj)
-        with self._lock:
-            if not names and obj.uid not in self._unprotected:
-                self._write_pending.pop(obj.uid, None)  # this event shows our clean-up
-                return None
-            if obj.uid:
-                self._unprotected.add(obj.uid)  # the finalizer may be removed before this succeeds
-                if names and not any(name in self.names for name in names):
-                    self._legacy.add(obj.uid)  # for the next attempt, should this one fail
-        outcome: Outcome = None
-        if not self._pop_write_pending(obj, _DELETE):
-            outcome = self._call(notify, _DELETE, obj, None)
-            if _is_unfinished(outcome):
-                return outcome
-        with self._retry_write_only(obj, _DELETE, "delete"):
-            self._finalizers.remove(obj, *self.names, *names)
-        with self._lock:
-            self._finalizer_versions.pop(obj.uid, None)
-            self._unprotected.discard(obj.uid)
-            self._legacy.discard(obj.uid)
-            if obj.uid:
-                self._write_pending[obj.uid] = _DELETE  # for events from before our write
-        return outcome
-
-    def _our_finalizers_on(self, obj: Object) -> list[str]:
-        """Our finalizers on the object; those of earlier names only if it has no present one.
-
-        Nor if it was protected by a current one before: then they are another operator's. The
-        foreign one is ours now.
-        """
-        present = obj.finalizers
-        own = [name for name in present if name in self.names or name in self.foreign]
-        is_ours = not self.names.isdisjoint(own)
-        if is_ours or (obj.uid in self._unprotected and obj.uid not in self._legacy):
-            return own
-        ours = self.all_names.union(self.foreign)
-        return [name for name in present if name in ours]
-
-    def _call(
-        self, notify: NotifyCallback, action: ResourceAction, obj: Object, old: Object | None
-    ) -> Outcome:
-        """Call the callback with the types of our own kind, whatever the informer's are."""
-        kind = self.kind
-        return notify(action, obj.viewed_as(kind), old and old.viewed_as(kind))
-
-    def _pop_write_pending(self, obj: Object, action: ResourceAction) -> bool:
-        """Whether the callback succeeded before and only its finalizer write is missing."""
-        with self._lock:
-            # Dropped for any other action: the object has moved on since, or back.
-            return self._write_pending.pop(obj.uid, None) is action
-
-    @contextlib.contextmanager
-    def _retry_write_only(
-        self, obj: Object, action: ResourceAction, callback: str
-    ) -> Iterator[None]:
-        """For the write after a callback: when it fails, a retry repeats only the write."""
-        try:
-            yield
-        except FinalizerError as error:
-            if obj.uid:
-                with self._lock:
-                    self._write_pending[obj.uid] = action
-            raise error.after(f"the {callback} callback succeeded, but then") from error
-
-    def _is_before_our_write(self, obj: Object) -> bool:
-        """Whether ``obj`` is a state from before this process wrote the finalizer."""
-        with self._lock:
-            version = self._finalizer_versions.get(obj.uid)
-        return version is not None and is_older_version(obj.resource_version, version)
-
-    def _forget_seen_write(self, old: Object, new: Object) -> None:
-        """Forget our own write once an event shows it, or after a restore of the server."""
-        goes_back = _goes_back(old, new)
-        with self._lock:
-            version = self._finalizer_versions.get(new.uid)
-            has_caught_up = version is not None and not is_older_version(
-                new.resource_version, version
-            )
-            # Without the finalizer: another client removed it, and it is written again.
-            if goes_back or (has_caught_up and self.finalizer in new.finalizers):
-                self._finalizer_versions.pop(new.uid, None)
-            is_written = self.finalizer in new.finalizers
-            if goes_back or (is_written and self._write_pending.get(new.uid) is _CREATE):
-                self._write_pending.pop(new.uid, None)
 
     def is_own_write(self, old: Object, new: Object) -> bool:
         """Whether only our own finalizers and records changed."""
@@ -766,7 +571,3 @@ def _has_reached(obj: Object, version: str) -> bool:
 
 def _goes_back(old: Object, new: Object) -> bool:
     return is_older_version(new.resource_version, old.resource_version)
-
-
-def _is_unfinished(outcome: Outcome) -> bool:
-    return outcome is not None and outcome.requeue_after is not None
