@@ -30,7 +30,6 @@ from appsdk_operator.app._assembly import (
     assemble,
     is_remembered,
 )
-from appsdk_operator.app._checks import check_name_of_check
 from appsdk_operator.app._declarations import (
     CAUSES,
     Background,
@@ -59,19 +58,20 @@ from appsdk_operator.app._decorators import (
     ObjectDecorator,
     UpdateDecorator,
 )
-from appsdk_operator.app._fields import (
+from appsdk_operator.app._filtered import Filtered, filtered
+from appsdk_operator.app._finalizers import finalizers_of
+from appsdk_operator.app._health_checks import check_name_of_check
+from appsdk_operator.app._kinds import check_names, check_version, crds_of, kinds_of, owned_kinds
+from appsdk_operator.app._kopf import Kopf
+from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
+from appsdk_operator.app._mistakes import check_function, explains_options, missing_attribute
+from appsdk_operator.app._path_checks import (
     check_event_filters,
     check_filters,
     check_index,
     check_indexed_field,
     check_result,
 )
-from appsdk_operator.app._filtered import Filtered, filtered
-from appsdk_operator.app._finalizers import finalizers_of
-from appsdk_operator.app._kinds import check_names, check_version, crds_of, kinds_of, owned_kinds
-from appsdk_operator.app._kopf import Kopf
-from appsdk_operator.app._lifespan import LifespanFunction, check_lifespan
-from appsdk_operator.app._mistakes import check_function, explains_options, missing_attribute
 from appsdk_operator.app._permission import Permission
 from appsdk_operator.app._permissions import permissions_of
 from appsdk_operator.app._remember import HandledStates

@@ -10,7 +10,6 @@ import attrs
 import msgspec
 
 from appsdk_operator.app._background import BackgroundRunner, Relents
-from appsdk_operator.app._checks import add_checks
 from appsdk_operator.app._declarations import (
     Background,
     Declarations,
@@ -22,6 +21,7 @@ from appsdk_operator.app._declarations import (
     name_of,
 )
 from appsdk_operator.app._functions import KindFunctions
+from appsdk_operator.app._health_checks import add_checks
 from appsdk_operator.app._kinds import other_versions, owned_kinds
 from appsdk_operator.app._kopf import Kopf, KopfStates
 from appsdk_operator.app._kopf_peers import check_peers

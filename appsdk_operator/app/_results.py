@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from appsdk_operator.app._declarations import Owned
-from appsdk_operator.app._fields import check_result
+from appsdk_operator.app._path_checks import check_result
 from appsdk_operator.client import ClientLike, Edit, Invalid, MergePatch, NotFound, live_reader
 from appsdk_operator.resource import (
     FieldPath,

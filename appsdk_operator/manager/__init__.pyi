@@ -93,6 +93,9 @@ from appsdk_operator.serving import (
 
 """For other packages: not part of the public surface."""
 
+from appsdk_operator.manager._core.manager import (
+    OWN_READY_CHECKS as OWN_READY_CHECKS,
+)
 from appsdk_operator.manager._core.options import (
     AppOptionsDict as AppOptionsDict,
     ManagerOptionsDict as ManagerOptionsDict,

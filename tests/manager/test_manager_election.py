@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from appsdk_operator.cache import Health
 from appsdk_operator.client import Client, ClientConfig, Hooks, InterceptedClient, JsonPatch
 from appsdk_operator.controllers import Controller, ControllerOptions
 from appsdk_operator.manager import (
+    OWN_READY_CHECKS,
     CacheSetup,
     HealthServerOptions,
     HTTPResponse,
@@ -309,6 +311,26 @@ class TestEndpoints:
         assert status == 500
         assert "no quota left" in text
         assert not run.end()
+
+    def test_its_own_ready_checks_are_those_that_an_app_leaves_to_it(
+        self, make: Callable[..., Manager], start: Callable[..., Run]
+    ) -> None:
+        served = Worker("webhooks")
+        served.health = lambda: Health(True, "fine")  # type: ignore[attr-defined]
+        found: set[str] = set()
+        # With webhooks the caches have no check.
+        for options in ({}, {"webhook_server": served}):
+            manager = make(
+                health_server=HealthServerOptions(address=LOCAL),
+                leader_election=LeaderElection(id="checks", namespace="default", **QUICK),
+                **options,
+            )
+            run = start(manager)
+            assert manager.elected.wait(TIMEOUT)
+            _, page = get(manager.addresses["health"], "/readyz?verbose")
+            found |= set(re.findall(r"^\[.\]([\w-]+)", page, re.MULTILINE))
+            assert not run.end()
+        assert found == set(OWN_READY_CHECKS)
 
     def test_it_is_not_ready_while_it_stops(
         self, make: Callable[..., Manager], start: Callable[..., Run]

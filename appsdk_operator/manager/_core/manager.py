@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 _log = get_logger("appsdk_operator.manager")
 
+OWN_READY_CHECKS = ("caches", "controllers", "leader-election", "manager", "webhooks")
+"""The names of a manager's own ready checks."""
 _KIT = Family("appsdk_operator_info", "gauge", "The version of the kit; always 1.", ("version",))
 _LAST_ELECTION_REQUEST = 5.0
 _LAST_EVENTS = 5.0

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 from appsdk_operator.app._declarations import Check
 from appsdk_operator.cache import Health
-from appsdk_operator.manager import HealthChecks, Manager
+from appsdk_operator.manager import OWN_READY_CHECKS, HealthChecks, Manager
 from appsdk_operator.runtime import LoopThread, settle
-
-_OF_MANAGER: Final = ("caches", "controllers", "leader-election", "manager", "webhooks")
-"""The names of a manager's own ready checks."""
 
 
 def check_name_of_check(declared: Check, others: Sequence[Check]) -> None:
@@ -24,7 +21,7 @@ def check_name_of_check(declared: Check, others: Sequence[Check]) -> None:
     found = HealthChecks("readyz" if declared.is_ready_check else "healthz")
     for each in (*same, declared):
         found.add(each.name, each.function)
-    if declared.is_ready_check and declared.name in _OF_MANAGER:
+    if declared.is_ready_check and declared.name in OWN_READY_CHECKS:
         raise ValueError(
             f"check {declared.name!r} is a ready check of the manager itself: choose another name"
         )

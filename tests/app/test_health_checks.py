@@ -10,7 +10,7 @@ import pytest
 from appsdk_operator.app import App
 from appsdk_operator.cache import Health
 from appsdk_operator.client import Client, ClientConfig
-from appsdk_operator.manager import HealthServerOptions, LeaderElection, Manager
+from appsdk_operator.manager import OWN_READY_CHECKS, HealthServerOptions, LeaderElection, Manager
 from tests.app.test_app import BUCKET, nothing
 from tests.app.test_lifespan import probe
 from tests.app.test_managers import api, bucket, config, made, running
@@ -128,18 +128,16 @@ def test_a_name_that_is_taken_is_refused() -> None:
 
 
 def test_the_names_of_the_managers_own_ready_checks_are_refused(config: ClientConfig) -> None:
-    from appsdk_operator.app._checks import _OF_MANAGER
-
     app = App(
         "bucket-operator",
         health_server=SERVER,
         leader_election=LeaderElection(id="bucket-operator", namespace="default"),
     )
-    for name in _OF_MANAGER:
+    for name in OWN_READY_CHECKS:
         with pytest.raises(ValueError, match="of the manager itself"):
             app.check(ready=True, name=name)(lambda: None)
     with made(app, config) as manager:
-        for name in (name for name in _OF_MANAGER if name != "webhooks"):
+        for name in (name for name in OWN_READY_CHECKS if name != "webhooks"):
             with pytest.raises(ValueError, match="already"):
                 manager.add_ready_check(name, lambda: None)
 
