@@ -319,12 +319,9 @@ class TestEndpoints:
         served.health = lambda: Health(True, "fine")  # type: ignore[attr-defined]
         found: set[str] = set()
         # With webhooks the caches have no check.
-        for options in ({}, {"webhook_server": served}):
-            manager = make(
-                health_server=HealthServerOptions(address=LOCAL),
-                leader_election=LeaderElection(id="checks", namespace="default", **QUICK),
-                **options,
-            )
+        election = LeaderElection(id="checks", namespace="default", **QUICK)
+        for options in ({"leader_election": election}, {"webhook_server": served}):
+            manager = make(health_server=HealthServerOptions(address=LOCAL), **options)
             run = start(manager)
             assert manager.elected.wait(TIMEOUT)
             _, page = get(manager.addresses["health"], "/readyz?verbose")
