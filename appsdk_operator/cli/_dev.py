@@ -248,8 +248,8 @@ class _Child:
         status = process.wait()
         if not self._stopping:
             _say(
-                f"the operator has ended with status {status}: it starts again when you save a "
-                "Python file, and its page waits until then"
+                f"the operator has ended with status {status}. Correct the cause and save a Python "
+                "file: then the operator starts again"
             )
 
     def stop(self) -> None:

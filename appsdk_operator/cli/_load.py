@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import importlib.util
@@ -124,7 +125,15 @@ def _failed(name: str, error: Exception) -> click.ClickException:
         *source, _ = traceback.format_exception_only(error)
         lines = [f"{type(error).__name__}: {error.msg}", *"".join(source[1:]).splitlines()]
         what = "\n".join(lines)
-    return click.ClickException(f"{name} cannot be imported: {where}{what}")
+    return click.ClickException(f"{name} cannot be imported: {where}{what}{_suggestion(error)}")
+
+
+def _suggestion(error: Exception) -> str:
+    """The attribute that was probably meant; in a traceback Python adds it by itself."""
+    if not isinstance(error, AttributeError) or error.name is None:
+        return ""
+    near = difflib.get_close_matches(error.name, dir(error.obj), 1)
+    return f". Did you mean {near[0]!r}?" if near else ""
 
 
 def _named(module: ModuleType, place: str, name: str) -> App:

@@ -100,6 +100,19 @@ def test_a_module_that_fails_says_in_which_line(text: str, said: str, target: st
     assert said in error(target)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("app.on_delet", "an App has no 'on_delet'. Did you mean 'on_delete'?"),
+        ("app.xyzzy", "AttributeError: an App has no 'xyzzy'"),
+        ("raise AttributeError('no name')", "AttributeError: no name"),
+    ],
+)
+def test_a_misspelt_attribute_is_an_error_with_the_nearest_one(line: str, said: str) -> None:
+    write("one.py", APP + line)
+    assert error("one").endswith(said)
+
+
 def test_a_module_without_an_app_says_how_to_make_one() -> None:
     write("eight.py", "app = 'no app'\n")
     assert "eight has no App; write app = App(" in error("eight")
