@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -24,6 +25,7 @@ from hypothesis.stateful import (
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CachedClient, CacheOptions
+from appsdk_operator.cache._client import cached_client, overlay
 from appsdk_operator.resource import ListPage, MutableObject, Object, ObjectKey, encode_json
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.cache.conftest import THING, bookmark, error_line, line, page
@@ -198,6 +200,8 @@ class ReadYourWrites(RuleBasedStateMachine):
         (self.informer,) = self.cache.informers(THING)
         self.written: dict[str, int] = {}
         self.deleted: set[str] = set()
+        self.acted: dict[str, int] = {}
+        """The server's version after the last write of this client, by name."""
         while not self.informer.has_synced:
             self.step()
 
@@ -210,12 +214,14 @@ class ReadYourWrites(RuleBasedStateMachine):
     def create(self, name: str, on: str, finalizer: bool) -> None:
         with contextlib.suppress(c.AlreadyExists):
             self.wrote(self.client.create(draft(name, on, finalizer=finalizer)))
+            self.acts(name)
 
     @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), finalizer=st.booleans())
     def update(self, name: str, on: str, finalizer: bool) -> None:
         now = self.model.objects.get(name)
         if now is not None:
             self.wrote(self.client.update(self.changed(now, on, finalizer=finalizer)))
+            self.acts(name)
 
     @rule(name=st.sampled_from(NAMES), exactly=st.booleans())
     def delete(self, name: str, exactly: bool) -> None:
@@ -225,6 +231,7 @@ class ReadYourWrites(RuleBasedStateMachine):
         shown = self.shown().get(name)
         uid = now.uid if exactly else ""
         answer = self.client.delete(THING, name, namespace="x", uid=uid)
+        self.acts(name)
         if answer is not None:
             self.wrote(answer)
         else:
@@ -236,9 +243,11 @@ class ReadYourWrites(RuleBasedStateMachine):
     @rule(
         on=st.sampled_from(LABELS) | st.none(),
         recreated=st.lists(st.sampled_from(NAMES), unique=True),
-        other=st.sampled_from(NAMES),
+        others=st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from("cudr")), max_size=3),
     )
-    def delete_all(self, on: str | None, recreated: list[str], other: str) -> None:
+    def delete_all(
+        self, on: str | None, recreated: list[str], others: list[tuple[str, str]]
+    ) -> None:
         shown = self.shown()
         selector = {"on": on} if on else None
 
@@ -246,11 +255,13 @@ class ReadYourWrites(RuleBasedStateMachine):
             self.model.before_list = lambda: None
             for name in recreated:
                 self.create(name, "yes", finalizer=False)
-            self.somebody_else_writes(other, "yes", "u")
+            for name, what in others:
+                self.somebody_else_writes(name, "yes", what)
 
         self.model.before_list = meanwhile
         self.client.delete_collection(THING, namespace="x", label_selector=selector)
         self.model.before_list = lambda: None
+        self.acts(*NAMES)
         for obj in shown.values():
             now = self.model.objects.get(obj.name)
             if now is None or now.uid != obj.uid:
@@ -258,8 +269,11 @@ class ReadYourWrites(RuleBasedStateMachine):
             else:
                 self.written[obj.name] = int(now.resource_version)
 
-    @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), what=st.sampled_from("cud"))
+    @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), what=st.sampled_from("cudr"))
     def somebody_else_writes(self, name: str, on: str, what: str) -> None:
+        if what == "r":  # recreates
+            for each in "dc":
+                self.somebody_else_writes(name, on, each)
         now = self.model.objects.get(name)
         if what == "c" and now is None:
             self.model.create(draft(name, on, finalizer=False))
@@ -288,6 +302,7 @@ class ReadYourWrites(RuleBasedStateMachine):
             else:
                 self.somebody_else_writes(name, "yes", what)
         self.client._note(THING, answer)
+        self.acted[name] = max(self.acted.get(name, 0), int(answer.resource_version))
         self.written[name] = max(self.written.get(name, 0), int(answer.resource_version))
 
     @rule(count=st.integers(0, 3))
@@ -331,6 +346,9 @@ class ReadYourWrites(RuleBasedStateMachine):
         else:
             self.written[obj.name] = int(obj.resource_version)
 
+    def acts(self, *names: str) -> None:
+        self.acted |= dict.fromkeys(names, self.model.revision)
+
     def key(self, name: str) -> ObjectKey:
         return ObjectKey("x", name)
 
@@ -356,6 +374,15 @@ class ReadYourWrites(RuleBasedStateMachine):
                 now = self.model.objects.get(name)
                 is_own = now is not None and int(now.resource_version) == self.written[name]
                 assert not (is_own and _is_selected(now, self.selector)), now
+
+    @invariant()
+    def what_others_write_shows_once_the_cache_has_the_own_writes(self) -> None:
+        for name in NAMES:
+            if int(self.informer.resource_version) < self.acted.get(name, 0):
+                continue  # the cache lags
+            stored = self.informer.store.get(name, "x")
+            if stored is None or stored.uid not in self.deleted:
+                assert self.shown().get(name) == stored
 
     @invariant()
     def all_ways_of_reading_agree(self) -> None:
@@ -468,3 +495,75 @@ def test_the_answer_to_a_creation_says_nothing_of_what_was_deleted_while_it_was_
     machine.model.create = create  # type: ignore[method-assign]
     brings_all(machine)
     assert set(machine.shown()) == {"a"}
+
+
+# Defects, which the machine has to find.
+
+
+def forgets_nothing(self: Any, key: Any, informer: Any) -> bool:
+    return False
+
+
+def hides_all_of_the_name(written: Any, stored: Any, *, is_behind: bool = True) -> bool:
+    return stored is None or is_behind or any(each.is_deleted for each in written)
+
+
+def hides_what_is_written_only(written: Any, stored: Any, *, is_behind: bool = True) -> bool:
+    return stored is None
+
+
+def merges_names(self: Any, kind: Any, key: Any, written: Any, **options: Any) -> None:
+    before = self._written.get(kind, {}).get(key, ())
+    if written.is_deleted and before:
+        written = msgspec.structs.replace(written, uid=before[0].uid)
+    _add(self, kind, key, written, **options)
+
+
+def resolves_to_what_was_written(written: Any, key: Any, informer: Any) -> Any:
+    newest = max(written, key=lambda each: int(each.version or 0))
+    return newest.object or _resolved(written, key, informer)
+
+
+_add = overlay.Overlay.add
+_resolved = overlay.resolved
+HIDES_ALL = (overlay, "hides", hides_all_of_the_name)
+SHOWS_WRITTEN = (overlay, "resolved", resolves_to_what_was_written)
+
+
+def is_always_behind(informer: Any, version: str) -> bool:
+    return False
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize(
+    "defects",
+    [
+        [(overlay.WrittenObject, "is_outdated", forgets_nothing), HIDES_ALL],
+        [(overlay.WrittenObject, "is_outdated", forgets_nothing), SHOWS_WRITTEN],
+        [(overlay, "hides", hides_what_is_written_only)],
+        [(overlay.Overlay, "add", merges_names)],
+        [(overlay, "_has_reached", is_always_behind)],
+    ],
+    ids=lambda defects: " and ".join(each[2].__name__ for each in defects),
+)
+def test_a_defect_is_found(
+    monkeypatch: pytest.MonkeyPatch, defects: list[tuple[Any, str, Any]]
+) -> None:
+    for owner, name, defect in defects:
+        monkeypatch.setattr(owner, name, defect)
+        if hasattr(cached_client, name):
+            monkeypatch.setattr(cached_client, name, defect)
+    # That it is found by what is read.
+    monkeypatch.setattr(ReadYourWrites, "what_was_seen_is_not_laid_over", lambda self: None)
+    find = settings(
+        max_examples=200,
+        stateful_step_count=30,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(ReadYourWrites, settings=find)
