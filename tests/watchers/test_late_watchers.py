@@ -280,6 +280,18 @@ def test_what_is_in_line_for_it_goes_with_its_informer(world):
     assert (late.told, target.not_shown) == ([], None)
 
 
+def test_what_is_in_line_for_it_holds_no_object_once_it_is_removed(world):
+    world.server.create("a")
+    world.settle()
+    late = world.add_late()
+    target = world.controller._dispatcher.registered()[-1]
+    assert [obj.name for obj in target.not_shown.values()] == ["a"]
+    world.controller.remove_watcher(late.watcher, WIDGET)
+    assert list(target.not_shown.values()) == [None]
+    world.settle()
+    assert (late.told, target.not_shown) == ([], None)
+
+
 def test_nothing_in_line_for_it_is_called_after_the_stop(world):
     world.server.create("a")
     world.settle()

@@ -185,10 +185,12 @@ class Dispatcher:
     ) -> None:
         """Remove ``handler`` (its first registration), or with None all of ``kind``, with their
         pending calls."""
-        with self._lock:
+        with self._showing, self._lock:
             for target in self._registered.items(kind):
                 if target.role is role and (handler is None or target.handler is handler):
                     target.is_removed = True
+                    if target.not_shown:  # its first calls stay in line, without their objects
+                        target.not_shown = dict.fromkeys(target.not_shown)
                     if handler is not None:
                         break
             self._registered.remove_items(kind, lambda target: target.is_removed)
