@@ -210,7 +210,8 @@ class ObjectState:
             elif function.cause == "add" and name in remembered.due:
                 progress.is_done = False
             elif function.cause == "add" and not remembered.is_new:
-                progress.is_done |= name in remembered.done
+                # One that is not named came with this release, for which the object is not new.
+                progress.is_done |= name in remembered.done or function.where(first)
             elif function.cause == "update" and name in remembered.states:
                 state = remembered.states[name]
                 if state.is_of(first):

@@ -343,19 +343,63 @@ def test_the_finalizer_goes_with_the_record_although_an_add_fails(
     before = made(calls, "add", "delete", remember=remember)
     after = made(calls, "add", "sync", remember=remember, retry_policy=ConstantBackoff(10))
 
+    @before.on_add(THING, where=is_red)
     @after.on_add(THING, where=is_red)
     def fails(thing: Object) -> None:
         raise ConnectionError
 
     with world_of(before, after) as world:
-        world.create("a", {"a": 1}, labels={"color": "red"})
+        world.create("a", {"a": 1})
         world.run(10)
+        world.patch("a", RED)
+        world.restart()
         for _ in range(2):
-            world.restart()
             world.run(100)
             assert not the(world).finalizers
             assert record(the(world))["done"] == ["add"]
-    assert calls == [("add", 1), ("sync", 1), ("sync", 1)]
+            world.restart()
+        world.run(1)
+    assert calls == [("add", 1), *[("sync", 1)] * 3]
+
+
+@pytest.mark.parametrize("remember", [False, True])
+@pytest.mark.parametrize("where", [is_red, labels("color"), None], ids=str)
+def test_an_add_of_a_later_release_is_for_new_objects_and_those_that_come_to_match(
+    calls: Calls, remember: bool, where: Any
+) -> None:
+    before = made(calls, "add", remember=remember)
+    after = made(calls, "add", remember=remember)
+    after.on_add(THING, where=where)(calls.of("later"))
+    with world_of(before, after) as world:
+        world.create("a", {"a": 1}, labels={"color": "red"})
+        world.create("b", {"a": 2})
+        world.run(10)
+        world.restart()
+        world.run(100)
+        assert calls == [("add", 1), ("add", 2)]
+        calls.clear()
+        world.patch("b", RED)
+        world.create("c", {"a": 3}, labels={"color": "red"})
+        world.restart()
+        world.run(100)
+        came = [] if where is None else [("later", 2)]
+        assert sorted(calls) == [("add", 3), *came, ("later", 3)]
+        world.restart()
+        world.run(100)
+    assert len(calls) == 2 + len(came)
+
+
+def test_an_add_with_a_filter_is_not_repeated_under_another_name(calls: Calls) -> None:
+    before, after = App("thing-operator"), App("thing-operator")
+    for app, name in ((before, "red"), (after, "large")):
+        app.on_add(THING)(calls.of("add"))
+        app.on_add(THING, where=is_red)(calls.of(name))
+    with world_of(before, after) as world:
+        world.create("a", {"a": 1}, labels={"color": "red"})
+        world.run(10)
+        world.restart()
+        world.run(100)
+    assert calls == [("add", 1), ("red", 1)]
 
 
 def test_a_mark_that_is_removed_comes_back_and_without_an_operator_it_is_a_new_object(
