@@ -262,7 +262,7 @@ def test_a_filter_that_fails_pauses_nothing_and_is_said_once(
     ):
         api.create(MutableObject.new(CONFIG_MAP, "a", namespace="default", data={"n": "0"}))
         calls.wait_for("a")
-    said = [r for r in caplog.records if "is taken for false" in r.getMessage()]
+    said = [r for r in caplog.records if "takes it for false" in r.getMessage()]
     assert len(said) == 1
 
 
