@@ -338,7 +338,7 @@ def test_it_says_what_it_does_in_a_few_lines_and_is_silent_in_between(
             f"bucket-operator watches {BUCKET.qualified_name} in all namespaces",
             f"{BUCKET.qualified_name}: synced, 0 objects in N",
             "bucket-operator has started, after N: 2 controllers with 4 workers",
-            "bucket-operator is stopping; calls that run have 30 s to end",
+            "bucket-operator is stopping; running calls have 30 s to end",
             "bucket-operator has stopped, after N",
         ]
     )

@@ -80,8 +80,9 @@ def test_a_frozen_server_is_one_line_whatever_the_number_of_kinds(
         world.run(seconds)
         [lost] = lines()
         assert lost == (
-            "shop: the API server http://memory has not answered for 10 s. Reads from the cache go "
-            "on. Other requests wait, or fail and are retried. Changes are handled when it is back"
+            "shop: the API server http://memory has not answered for 10 s. The cache can still "
+            "be read. Other requests wait, or fail and are retried. The operator handles changes "
+            "after the outage"
         )
         _freeze(world, False)
         world.run(300.0)
@@ -234,7 +235,7 @@ def test_a_server_that_is_frozen_on_sockets(
         about_server = [line for line in lines() if "API server" in line]
         assert len(about_server) == 2
         why = r" \(.*Connection refused; .*\)" if refused else ""
-        line = rf"shop: the API server {proxy.url} has not answered for [\d.]+ m?s{why}\. Reads"
+        line = rf"shop: the API server {proxy.url} has not answered for [\d.]+ m?s{why}\. The cache"
         assert re.match(line, about_server[0])
         assert manager.debug_state()["operator"]["server_lost_for"] is None
         assert run.end() == []

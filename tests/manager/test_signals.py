@@ -122,7 +122,7 @@ def test_the_log_says_which_signal_stops_it(start):
     process.send(signal.SIGTERM)
     status, errors = process.end()
     assert status == 0
-    assert "the operator is stopping: SIGTERM; calls that run have 60 s to end" in errors
+    assert "the operator is stopping: SIGTERM; running calls have 60 s to end" in errors
 
 
 class RecordingClock(RealClock):  # type: ignore[misc]

@@ -64,7 +64,7 @@ class Announcements:
         if has_failed:
             return
         cause = f": {why}" if why else ""
-        limit = "" if grace is None or grace < 0 else f"; calls that run have {grace:g} s to end"
+        limit = "" if grace is None or grace < 0 else f"; running calls have {grace:g} s to end"
         _log.info("%s is stopping%s%s", self._name, cause, limit)
 
     def has_stopped(self) -> None:

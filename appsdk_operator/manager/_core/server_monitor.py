@@ -34,8 +34,8 @@ from appsdk_operator.runtime import (
 
 _log: Final = get_logger("appsdk_operator.manager")
 _MEANWHILE: Final = (
-    "Reads from the cache go on. Other requests wait, or fail and are retried. Changes are handled "
-    "when it is back"
+    "The cache can still be read. Other requests wait, or fail and are retried. The operator "
+    "handles changes after the outage"
 )
 _LONGEST: Final = 300
 _UNREACHABLE: Final = Family(
