@@ -717,6 +717,10 @@ class KindFunctions:
         is_left = self._takes_off and (obj.finalizers or known.release is not _WRITTEN)
         if is_left or self._adopted is not None:
             self._release(known)
+        recording = known.recording
+        if recording is not None and recording.written is not None and known.release is _WRITTEN:
+            # From now on a finalizer of an earlier name is that of another operator.
+            recording.loaded = recording.written
 
     # What the next process has to know.
 

@@ -266,6 +266,28 @@ def test_with_updates_alone_and_no_record_a_finalizer_of_a_former_name_goes_with
         assert not world.objects()
 
 
+@pytest.mark.parametrize("place", ["annotation", "elsewhere"])
+@pytest.mark.parametrize(("cause", "remember"), [("add", False), ("add", True), ("update", True)])
+@pytest.mark.parametrize("faults", [0, 2])
+def test_a_finalizer_of_a_former_name_comes_off_once_and_is_another_operators_after_that(
+    calls: Calls, place: str, cause: str, remember: bool, faults: int
+) -> None:
+    options: Any = {"handled_states": Table()} if place == "elsewhere" else {}
+    former = "example.com/operator.v1.Thing"
+    with World(THING, made(calls, cause, remember=remember, **options)) as world:
+        world.create("a", {"a": 1}, finalizers=[HOLD, former])
+        world.create("b", {"a": 2}, finalizers=[HOLD])
+        world.write_faults += ["500"] * faults
+        world.run(600)
+        assert [obj.finalizers for obj in world.objects()] == [(HOLD,), (HOLD,)]
+        for name in "ab":
+            world.patch(name, {"metadata": {"finalizers": [HOLD, former]}})
+        world.run(100)
+        world.restart()
+        world.run(100)
+        assert [obj.finalizers for obj in world.objects()] == [(HOLD, former)] * 2
+
+
 def test_an_addition_of_before_that_was_not_finished_is_called_again(calls: Calls) -> None:
     with World(THING, made(calls, "add")) as world:
         world.create("a", {"a": 1}, finalizers=[IN_PROGRESS])
