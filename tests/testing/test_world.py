@@ -170,7 +170,7 @@ def app_with_a_config_map() -> App:
 
 
 def app_with_background_functions() -> App:
-    """Two for each object, a thread and a coroutine, which write its status."""
+    """Two for each object, which write its status: a coroutine, and a thread with a pool."""
     app = App("widget-operator")
 
     def show(widget: Object, field: str) -> None:
@@ -180,10 +180,11 @@ def app_with_background_functions() -> App:
 
     @app.background(WIDGET)
     def follow(live: Live, stop: StopSignal) -> None:
-        while not stop.wait(1.0):
-            show(live.object, "x")
-            if live.object.status and live.object.status.get("x", 1) % 3 == 0:
-                raise ValueError("starts again")
+        with ThreadPoolExecutor(2) as pool:
+            while not stop.wait(1.0):
+                list(pool.map(lambda field: show(live.object, field), "xy"))
+                if live.object.status and live.object.status.get("x", 1) % 3 == 0:
+                    raise ValueError("starts again")
 
     @app.background(WIDGET)
     async def follow_async(live: Live, stop: StopSignal) -> None:

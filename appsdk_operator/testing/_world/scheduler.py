@@ -27,6 +27,7 @@ import threading
 import traceback
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -51,6 +52,7 @@ _real_loop = asyncio.new_event_loop
 _real_rlock = threading.RLock
 _real_claim = controller_names.claim
 _real_time = threading._time  # type: ignore[attr-defined]
+_real_pool = ThreadPoolExecutor.__init__
 
 
 class StuckError(RuntimeError):
@@ -466,6 +468,20 @@ class _Random(_RealRandom):
         super().__init__(x if clock is None else clock.rng.getrandbits(64))
 
 
+@final
+class _InOrder(dict[threading.Thread, None]):
+    """The threads of a pool, which joins them one by one: a set has them by their addresses."""
+
+    def add(self, thread: threading.Thread) -> None:
+        self[thread] = None
+
+
+def _new_pool(self: Any, *args: Any, **options: Any) -> None:
+    _real_pool(self, *args, **options)
+    if _clock() is not None:
+        self._threads = _InOrder()
+
+
 def _clock() -> ManualClock | None:
     me: Fiber | None = getattr(_here, "fiber", None)
     return None if me is None else me.schedule.clock
@@ -489,6 +505,7 @@ _REPLACED: Final[list[tuple[Any, str, Callable[..., Any], Callable[..., Any]]]] 
     (asyncio, "new_event_loop", _real_loop, _new_event_loop),
     (asyncio.events, "new_event_loop", _real_loop, _new_event_loop),
     (controller_names, "claim", _real_claim, _claim),
+    (ThreadPoolExecutor, "__init__", _real_pool, _new_pool),
 ]
 _installing: Final = threading.Lock()
 _users: Final[list[ThreadScheduler]] = []
