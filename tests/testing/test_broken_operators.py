@@ -312,6 +312,20 @@ def test_a_failure_that_does_not_come_again_is_shown_as_any_other() -> None:
         check_operator(operators.size_in_status, WIDGET, always=fails_once, longest=4, seed=1)
 
 
+def test_another_error_comes_after_one_history_with_the_replay() -> None:
+    histories: list[int] = []
+
+    def make(replica: Replica) -> Any:
+        histories.append(replica.process)
+        raise LookupError("no such region")
+
+    with pytest.raises(LookupError, match="no such region") as raised:
+        check_operator(make, WIDGET, seed=1)
+    [note] = raised.value.__notes__
+    assert note.startswith("to see it again: check_operator(…, replay=['")
+    assert histories == [1]
+
+
 def test_a_failure_of_pytest_becomes_a_timeline() -> None:
     replay = ['create a {"size": 1}']
     with pytest.raises(BrokenPromise, match=r"too large\n.*creates a"):

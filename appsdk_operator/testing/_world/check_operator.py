@@ -27,7 +27,7 @@ from appsdk_operator.testing._world.promises import (
     still_failing,
 )
 from appsdk_operator.testing._world.scheduler import StuckError
-from appsdk_operator.testing._world.search import search
+from appsdk_operator.testing._world.search import replay_of, search
 from appsdk_operator.testing._world.world import Replica, World
 from appsdk_operator.testing.strategies import specs as specs_of
 
@@ -316,9 +316,8 @@ def check_operator(
         case.counts.check()
     else:
         steps, error = failure
-        again = ", ".join(repr(str(step)) for step in steps)
         raise BrokenPromise(
-            f"{error}\nto see it again: check_operator(…, replay=[{again}])"
+            f"{error}\nto see it again: check_operator(…, replay=[{replay_of(steps)}])"
         ) from error.__cause__
 
 

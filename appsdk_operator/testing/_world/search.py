@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from appsdk_operator.runtime import add_note
 from appsdk_operator.testing._bounded_search import SearchEnded, bounded_search
 from appsdk_operator.testing._broken_promise import BrokenPromise, promise_of
 from appsdk_operator.testing._world.histories import Step, simpler
@@ -63,20 +64,29 @@ def _search_one(
     """Draw and play one history."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import seed as seeded
+    from hypothesis.errors import HypothesisException
 
     found: list[Failure] = []
+    others: list[Exception] = []
     tries = 0
 
     def attempt(steps: list[Step]) -> None:
         nonlocal tries
         tries += 1
-        if tries == 1 or found:
+        if tries == 1 or found or others:
             # Found: Hypothesis wants to see it again, and would call it flaky.
             return
         try:
             run(steps)
         except BrokenPromise as error:
             found.append((steps, error))
+            raise _FoundError from error
+        except HypothesisException:
+            raise
+        except Exception as error:
+            # Not of the operator, or it blocks in a call that is not simulated.
+            add_note(error, f"to see it again: check_operator(…, replay=[{replay_of(steps)}])")
+            others.append(error)
             raise _FoundError from error
 
     # Short, because Hypothesis reads its source for each history.
@@ -98,9 +108,16 @@ def _search_one(
     try:
         play()
     except Exception:  # Hypothesis' own one where something is found
+        if others:
+            raise others[0] from others[0].__cause__
         if not found:
             raise
     return found[0] if found else None
+
+
+def replay_of(steps: Sequence[Step]) -> str:
+    """The steps of a history, as a test writes them."""
+    return ", ".join(repr(str(step)) for step in steps)
 
 
 class _FoundError(Exception):
