@@ -12,7 +12,7 @@ from appsdk_operator.app import App, Live
 from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import LeaderElection, Manager, pause_operator, resume_operator
-from appsdk_operator.resource import Object, annotation
+from appsdk_operator.resource import Object, annotation, labels
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.testing import World, check_operator
 from appsdk_operator.watchers import ConstantBackoff
@@ -446,3 +446,29 @@ def test_late_events_of_its_own_writes_do_not_begin_it_again() -> None:
         world.replace("a", {"size": 2})
         world.run(70.0)
     assert begun == [1, 2]
+
+
+def test_labels_that_flip_cost_no_write_and_the_finalizer_goes_with_the_object() -> None:
+    app, calls = App("bucket-operator"), list[str]()
+
+    @app.background(BUCKET, where=labels("color=red"))
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        calls.append("begins")
+        stop.wait()
+        calls.append("ends")
+
+    with World(BUCKET, app) as world:
+        world.create("a", {"size": 1}, labels={"color": "red"})
+        world.run(10)
+        writes = len(world.journal.of("write"))
+        for color in ("blue", "red", "blue"):
+            world.patch("a", {"metadata": {"labels": {"color": color}}})
+            world.run(10)
+        assert calls == ["begins", "ends"] * 2
+        assert len(world.journal.of("write")) == writes
+        assert world.get("a").finalizers == (FINALIZER,)
+        world.restart()
+        world.run(10)
+        world.delete("a")
+        world.run(10)
+        assert not world.objects()
