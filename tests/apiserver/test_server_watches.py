@@ -441,25 +441,54 @@ def test_a_watch_over_websocket_of_the_real_server_is_the_same(
     assert code in (1000, 1006)
 
 
-@pytest.mark.parametrize(
-    ("headers", "query", "status"),
-    [
-        ({}, "watch=true", 403),
-        ({"Origin": "http://here"}, "watch=true&resourceVersion=abc", 500),
-        ({"Origin": "http://here", "Sec-WebSocket-Version": "5"}, "watch=true", 400),
-    ],
-)
-def test_a_websocket_is_refused_as_any_request_is(
-    api: Any, headers: dict[str, str], query: str, status: int
+HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Origin": "http://here",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+}
+
+
+def test_a_websocket_of_an_invalid_watch_is_refused_as_any_request_is(api: Any) -> None:
+    refused = api.get(f"{api.maps}?watch=true&resourceVersion=abc", **HANDSHAKE)
+    assert (refused.status, refused["kind"]) == (500, "Status")
+
+
+def test_a_handshake_with_a_key_that_is_none_is_refused(api: Any) -> None:
+    """The real server accepts any text."""
+    refused = api.get(f"{api.maps}?watch=true", **{**HANDSHAKE, "Sec-WebSocket-Key": "none"})
+    assert (refused.status, refused["kind"]) == (400, "Status")
+    assert api.server.open_watches() == 0
+
+
+REFUSED_HANDSHAKES = [
+    ({"Origin": ""}, 403, ""),
+    ({"Sec-WebSocket-Version": "5"}, 400, "missing or bad WebSocket Version"),
+    ({"Sec-WebSocket-Key": ""}, 400, "mismatch challenge/response"),
+    ({"Sec-WebSocket-Protocol": "one, two"}, 400, ""),
+    # The first mistake counts.
+    ({"Sec-WebSocket-Version": "5", "Origin": ""}, 400, "missing or bad WebSocket Version"),
+    ({"Sec-WebSocket-Protocol": "a,", "Origin": ""}, 403, ""),
+]
+
+
+@pytest.mark.parametrize(("headers", "status", "text"), REFUSED_HANDSHAKES)
+def test_a_handshake_of_a_websocket_is_refused_without_a_status(
+    api: Any, headers: dict[str, str], status: int, text: str
 ) -> None:
-    handshake = {
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }
-    refused = api.get(f"{api.maps}?{query}", **{**handshake, **headers})
-    assert (refused.status, refused["kind"]) == (status, "Status")
+    refused = api.get(f"{api.maps}?watch=true", **{**HANDSHAKE, **headers})
+    assert (refused.status, refused.body) == (status, text)
+    assert api.server.open_watches() == 0
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("headers", "status", "text"), REFUSED_HANDSHAKES)
+def test_the_real_server_refuses_these_handshakes_alike(
+    real_api: Any, headers: dict[str, str], status: int, text: str
+) -> None:
+    refused = real_api.get(f"{real_api.maps}?watch=true", **{**HANDSHAKE, **headers})
+    assert (refused.status, refused.body) == (status, text)
 
 
 def test_a_watch_over_websocket_ends_with_its_client_and_with_its_server(api: Any) -> None:

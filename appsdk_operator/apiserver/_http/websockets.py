@@ -13,6 +13,7 @@ from appsdk_operator.apiserver._values.status import StatusError
 # Seconds that a closed connection waits for the answer of its peer.
 _CLOSING: Final = 1.0
 _TEXT: Final = 0x81
+_VERSION: Final = "13"
 
 
 class _Source(Protocol):
@@ -26,18 +27,39 @@ def asks_for_websocket(request: HttpRequest) -> bool:
     return request.method == "GET" and "upgrade" in connection and upgrade == "websocket"
 
 
+def refusal(request: HttpRequest) -> web.Response | None:
+    """The response to a handshake that golang.org/x/net/websocket refuses: no ``Status``."""
+    status, text = 400, ""
+    if not request.headers.get(hdrs.SEC_WEBSOCKET_KEY):
+        text = "mismatch challenge/response"
+    elif request.headers.get(hdrs.SEC_WEBSOCKET_VERSION) != _VERSION:
+        text = "missing or bad WebSocket Version"
+    elif not request.headers.get(hdrs.ORIGIN):
+        status = 403
+    elif len(_offered(request)) <= 1:
+        return None
+    response = web.Response(status=status, text=text)
+    if "Version" in text:
+        response.headers[hdrs.SEC_WEBSOCKET_VERSION] = _VERSION
+    response.force_close()
+    return response
+
+
+def _offered(request: HttpRequest) -> list[str]:
+    """The subprotocols that the client offers."""
+    offered = request.headers.get(hdrs.SEC_WEBSOCKET_PROTOCOL, "").strip()
+    return [each.strip() for each in offered.split(",")] if offered else []
+
+
 async def accept(request: HttpRequest) -> web.WebSocketResponse:
-    """Answer the handshake.
+    """Answer the handshake, with the subprotocol that it offers.
 
     Raises:
-        StatusError: it is not valid, or has no origin.
+        StatusError: it is not valid.
     """
-    if not request.headers.get(hdrs.ORIGIN):
-        raise StatusError(403, "null origin")
-    offered = request.headers.get(hdrs.SEC_WEBSOCKET_PROTOCOL, "").split(",")
     response = web.WebSocketResponse(
         timeout=_CLOSING,
-        protocols=[offered[0].strip()] if len(offered) == 1 and offered[0].strip() else (),
+        protocols=_offered(request),
         # Messages are written here, and not by the response.
         compress=False,
     )
