@@ -241,6 +241,22 @@ def test_such_a_watcher_is_not_called_for_updates_that_do_not_concern_it(server,
     assert "concerns() of" in caplog.text
 
 
+def test_a_coroutine_of_concerns_is_an_error_in_the_log_rather_than_a_yes(server, caplog):
+    class Asks(Notes):
+        def concerns(self, old, new):
+            return returned_by_a_coroutine()
+
+    informer, notes = informer_of(server), Asks()
+    informer.add_event_handler(notes)
+    with running(informer):
+        assert notes.next() == ("add", "a")
+        server.update(config_map("1"))
+        assert notes.next()[0] == "update"
+    (record,) = [each for each in caplog.records if "concerns() of" in each.getMessage()]
+    assert record.exc_info is not None
+    assert "coroutine" in str(record.exc_info[1])
+
+
 async def returned_by_a_coroutine():
     return Result(requeue_after=1)
 

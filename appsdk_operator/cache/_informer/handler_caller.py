@@ -28,10 +28,11 @@ from appsdk_operator.runtime import (
     FailureLog,
     as_exception,
     get_logger,
+    guarded_call,
     safe_repr,
     traceback_of,
 )
-from appsdk_operator.runtime.validation import check_count, checked_seconds, no_awaitable
+from appsdk_operator.runtime.validation import check_count, checked_seconds
 
 if TYPE_CHECKING:
     import asyncio
@@ -202,15 +203,12 @@ def report_problem(
 
 def report_failure(on_error: ErrorHandler, error: Exception, whose: str) -> None:
     """Call ``on_error``, and log what it raises."""
-    try:
-        no_awaitable("on_error", on_error(error))  # type: ignore[func-returns-value]
-    except BaseException as raised:
-        _log.error(
-            "on_error failed when called with %s of %s",
-            safe_repr(error),
-            whose,
-            exc_info=_exc_info(as_exception("on_error", raised)),
-        )
+
+    def failed(raised: Exception) -> None:
+        text = "on_error failed when called with %s of %s"
+        _log.error(text, safe_repr(error), whose, exc_info=_exc_info(raised))
+
+    guarded_call("on_error", on_error, error, failed=failed)
 
 
 def _exc_info(error: Exception) -> Any:

@@ -12,7 +12,7 @@ from appsdk_operator.client import ApiError
 from appsdk_operator.controllers._options import group_kind
 from appsdk_operator.controllers._reconcile import RetryAfter
 from appsdk_operator.resource import Object, ObjectKey
-from appsdk_operator.runtime import group_members, is_interrupt
+from appsdk_operator.runtime import group_members, guarded_call
 
 _UNKNOWN: Final = object()
 """The state of a request that is about no object of a local copy."""
@@ -133,12 +133,9 @@ def retry_after_seconds(error: BaseException) -> float | None:
 
 def _seconds(error: BaseException, name: str) -> float | None:
     """A number of an error that users may subclass; None if it is not a number from 0 on."""
-    try:
-        seconds = float(getattr(error, name))
-    except BaseException as raised:
-        if is_interrupt(raised):
-            raise
-        return None
+    seconds: float = guarded_call(
+        name, getattr, error, name, failed=lambda _: math.nan, check=float
+    )
     return seconds if seconds >= 0 else None
 
 

@@ -22,7 +22,6 @@ from appsdk_operator.runtime import (
     as_exception,
     get_logger,
     guarded_call,
-    is_interrupt,
     safe_repr,
     safe_text,
     thread_clock,
@@ -192,13 +191,13 @@ class SourceStarts(Generic[R]):
             for start in self._starts:
                 start.source = start.health = start.join = None
         for join in joins:
-            try:
-                running += join(max(0.0, deadline - clock.monotonic()))
-            except BaseException as error:
-                if is_interrupt(error):
-                    raise
-                _log.exception("controller %s: join() of a source failed at the stop", self._name)
+            left = max(0.0, deadline - clock.monotonic())
+            running += guarded_call("join", join, left, failed=self._log_join, check=list)
         return running
+
+    def _log_join(self, _: Exception) -> list[str]:
+        _log.exception("controller %s: join() of a source failed at the stop", self._name)
+        return []
 
     @property
     def has_synced(self) -> bool:

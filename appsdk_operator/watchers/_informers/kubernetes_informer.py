@@ -9,7 +9,7 @@ from typing import Any, ClassVar, final
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import BatchHandler, EventHandler, Informer, Overflow, Registration
 from appsdk_operator.resource import Object
-from appsdk_operator.runtime import FailureLog, get_logger, is_interrupt, present_clock
+from appsdk_operator.runtime import FailureLog, get_logger, guarded_call, present_clock
 from appsdk_operator.watchers._checks import check_returned, check_watcher
 from appsdk_operator.watchers._watcher import CallbackResult, ResourceWatcher, SelectiveWatcher
 
@@ -91,15 +91,16 @@ class _WatcherHandler:
         return self._checked(self._watcher.delete(obj))
 
     def _is_unconcerned_by(self, old: Object, new: Object) -> bool:
-        try:
-            return self._concerns is not None and not self._concerns(old, new)
-        except BaseException as error:
-            if is_interrupt(error):
-                raise
+        if self._concerns is None:
+            return False
+
+        def failed(error: Exception) -> bool:
             name = type(self._watcher).__qualname__
             text = "concerns() of %r failed: the event is delivered"
             self._failures.failed(error, f"concerns() of {name}", text, self._watcher)
-            return False
+            return True
+
+        return not guarded_call("concerns", self._concerns, old, new, failed=failed, check=bool)
 
     def _checked(self, returned: object) -> CallbackResult:
         if inspect.isawaitable(returned):
