@@ -181,3 +181,14 @@ def test_a_websocket_is_refused_with_the_same_status(
         each.get(f"{each.maps}?{query}", **{**handshake, **headers}) for each in (api, real_api)
     )
     assert ours.status == theirs.status
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["text/html", "application/yaml", "", "*/*", "application/*", "text/html, application/json"],
+)
+def test_the_document_of_version_2_is_refused_to_the_same_clients(
+    api: Any, real_api: Any, accept: str
+) -> None:
+    ours, theirs = (each.get("/openapi/v2", Accept=accept) for each in (api, real_api))
+    assert ours.status == theirs.status

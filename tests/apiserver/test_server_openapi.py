@@ -196,6 +196,19 @@ def test_the_document_of_version_2_has_two_encodings(
         assert (again.status, again.read()) == (304, b"")
 
 
+@pytest.mark.parametrize("accept", ["text/html", "application/yaml", "application/xml;q=0.5"])
+def test_the_document_of_version_2_has_no_other_encoding(api: Any, accept: str) -> None:
+    refused = api.get("/openapi/v2", Accept=accept)
+    assert (refused.status, refused.body) == (406, "")
+    assert refused.headers["Vary"] == "Accept"
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "application/*", "text/html, application/json"])
+def test_the_document_of_version_2_is_json_for_any_who_accepts_it(api: Any, accept: str) -> None:
+    found = api.get("/openapi/v2", Accept=accept)
+    assert (found.status, found["swagger"]) == (200, "2.0")
+
+
 @needs_kubectl
 def test_kubectl_reads_the_document_of_version_2(tmp_path: Path, widget_crd: Any) -> None:
     """Its parser of protobuf is Go's."""

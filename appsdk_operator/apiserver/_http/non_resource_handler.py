@@ -127,10 +127,13 @@ class NonResourceHandler:
 
     def _openapi(self, request: HttpRequest, path: str) -> web.Response:
         """An OpenAPI document, or 304 when the client has it already."""
-        accept, known = request.headers.get(hdrs.ACCEPT, ""), openapi_protobuf.ACCEPTED
-        as_protobuf = (
-            path == "/openapi/v2" and preferred_type(accept, (*known, *JSON_TYPES)) in known
-        )
+        as_protobuf = False
+        if path == "/openapi/v2":
+            accept, known = request.headers.get(hdrs.ACCEPT, ""), openapi_protobuf.ACCEPTED
+            preferred = preferred_type(accept, (*known, *JSON_TYPES))
+            if accept and not preferred:
+                return web.Response(status=406, headers={hdrs.VARY: hdrs.ACCEPT})
+            as_protobuf = preferred in known
         found = openapi.document(self._core.catalog, path, as_protobuf=as_protobuf)
         if found is None:
             return page_not_found()
