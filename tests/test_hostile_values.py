@@ -746,3 +746,73 @@ def test_the_texts_of_keys_that_cannot_be_shown() -> None:
     assert len(raised.value.exceptions) == 2
     with pytest.raises(ValueError, match="two items have the key Key"):
         each([first, first], print)
+
+
+class FailsOnce:
+    """A function that raises one error in its first call, and then does its work."""
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self.work = work
+        self.left = [ZeroDivisionError("told once")]
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self.left:
+            raise self.left.pop()
+        return self.work(*args, **options)
+
+
+def tells(record: logging.LogRecord) -> bool:
+    """Whether a record has the error, in its traceback or its text."""
+    return "told once" in logging.Formatter().format(record)
+
+
+APP_OPTIONS = ["where", "when", "paused", "index", "load", "store", "on_add", "watches"]
+CONTROLLER_OPTIONS = [
+    *("predicate", "map function", "handler", "reconciler", "where", "builder's when"),
+    *("when", "forget", "retry"),
+]
+
+
+@pytest.mark.parametrize(
+    ("room", "option"),
+    [
+        *(("app", option) for option in [*APP_OPTIONS, "retry", "error_handler"]),
+        *(("controller", option) for option in CONTROLLER_OPTIONS),
+    ],
+)
+def test_a_failure_is_told_once_with_its_traceback(
+    room: str, option: str, client: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = set[str]()
+    work: dict[str, Callable[..., Any]] = {
+        "where": lambda *_: True,
+        "when": (lambda *_: True) if room == "app" else (lambda *_: 0.001),
+        "builder's when": lambda *_: True,
+        "predicate": lambda *_: True,
+        "retry": lambda *_: 0.001,
+        "paused": lambda *_: False,
+        "index": lambda *_: ["a"],
+        "watches": lambda *_: [],
+        "map function": lambda obj: [Request(obj.namespace, obj.name)],
+        "handler": lambda event, queue: queue.add(
+            Request(event.object.namespace, event.object.name)
+        ),
+        "reconciler": lambda request: seen.add(request.name),
+    }
+    function: Any = FailsOnce(work.get(option, lambda *_: None))
+    if room == "app":
+        run: Any = of_app(option, function, seen).manager(client)
+    else:
+        run = of_controller(option, function, seen, client)
+    caplog.set_level(logging.INFO, "appsdk_operator")
+    with running(run):
+        goes_on(client, function, seen)
+    told = [record for record in caplog.records if tells(record)]
+    assert [bool(each.exc_info) for each in told] == [True], [each.getMessage() for each in told]
+    others = [
+        each.getMessage()
+        for each in caplog.records
+        if each.levelno >= logging.WARNING and each not in told
+    ]
+    # The reconciler of the test raises that, so that there is something to retry.
+    assert [text for text in others if "ConnectionError" not in text] == []

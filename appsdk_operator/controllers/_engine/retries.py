@@ -94,7 +94,7 @@ class CheckedRetry(Generic[R]):
         """As ``inner`` says; 10 seconds where it fails."""
 
         def failed(raised: Exception) -> float:
-            _log.error(
+            _log.exception(
                 "controller %s: the %s failed: %s. The kit retries %s in %g s",
                 self._name,
                 self._what,
