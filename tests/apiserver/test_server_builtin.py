@@ -764,3 +764,21 @@ def test_drivers_and_attachments_of_volumes_are_validated(
     made = api.create(path, {"metadata": {"name": "a"}, "spec": spec})
     assert made.status == (422 if field else 201), made.body
     assert not field or made["details"]["causes"][0]["field"].endswith(field)
+
+
+def test_a_budget_with_too_many_unconfirmed_evictions_allows_none(api: Any) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    api.create(pods, {"metadata": {"name": "p", "labels": {"app": "a"}}, "spec": spec})
+    api.patch(f"{pods}/p/status", {"status": {"phase": "Running"}})
+    selector = {"matchLabels": {"app": "a"}}
+    budget = {"metadata": {"name": "b"}, "spec": {"selector": selector, "minAvailable": 1}}
+    api.create(budgets, budget)
+    disrupted = {f"gone-{number}": "2026-01-01T00:00:00Z" for number in range(2001)}
+    status = {"observedGeneration": 1, "disruptionsAllowed": 1, "disruptedPods": disrupted}
+    assert api.patch(f"{budgets}/b/status", {"status": status}).status == 200
+    refused = api.create(f"{pods}/p/eviction", {"metadata": {"name": "p"}})
+    assert refused.status == 403
+    assert refused["message"].startswith('poddisruptionbudget.policy "b" is forbidden: Disrupted')
+    assert api.get(f"{pods}/p").status == 200

@@ -108,11 +108,11 @@ def _check(budget: _Object, status: _Object) -> None:
         raise _too_many(why, _RETRY_AFTER)
     if allowed < 0:
         raise forbidden(
-            "poddisruptionbudgets", "policy", name, "pdb disruptions allowed is negative"
+            "poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative"
         )
     if len(status.get("disruptedPods") or ()) > _MOST_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise forbidden("poddisruptionbudgets", "policy", name, why)
+        raise forbidden("poddisruptionbudget", "policy", name, why)
     if allowed == 0:
         needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         raise _too_many(
