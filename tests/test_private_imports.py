@@ -17,8 +17,11 @@ FOLDERS = {"serving": "manager"}
 
 # Tests of an internal from elsewhere, and why.
 EXCEPTIONS = {
-    # Knows in which process of a world its thread runs.
+    # Know in which process of a world their thread runs.
     "app/test_background_handover.py": "testing",
+    "app/test_background_refusals.py": "testing",
+    # Plants defects where the finalizers of kopf and of the App are told apart.
+    "app/test_kopf.py": "watchers",
     # Starts another App in the place of the first one, as check_operator does.
     "app/test_versions.py": "testing",
     # Lends workers under the scheduler of threads that a World has.

@@ -556,7 +556,7 @@ def test_a_defect_is_found(
     # That it is found by what is read.
     monkeypatch.setattr(ReadYourWrites, "what_was_seen_is_not_laid_over", lambda self: None)
     find = settings(
-        max_examples=200,
+        max_examples=1000,
         stateful_step_count=30,
         deadline=None,
         database=None,
