@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import http.client
 import json
@@ -18,6 +19,7 @@ import attrs
 
 from appsdk_operator.resource import apply_merge_patch
 from appsdk_operator.runtime import system_clock
+from tests.differential import wire
 from tests.differential.paths import get
 from tests.differential.scripts import Case, ScriptError, shared_definitions, version_of
 
@@ -26,7 +28,17 @@ PATIENCE = 10.0
 _LONGEST_WAIT = 60.0
 """Seconds to wait for states that will come; a server on a busy machine takes its time."""
 _POLL = 0.02
-_HEADERS = ("Content-Type", "Warning", "Retry-After", "Location", "Allow", "Cache-Control")
+_HEADERS = (
+    *("Content-Type", "Warning", "Retry-After", "Location", "Allow", "Cache-Control"),
+    "Sec-WebSocket-Protocol",
+)
+_HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Origin": "http://differential.example.com",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": base64.b64encode(b"the sample nonce").decode(),
+}
 _PLACEHOLDER = re.compile(r"\$(\$|\w+)")
 _WHOLE = re.compile(r"\$(\w+)")
 _FILLER = re.compile(r"x(\d+)")
@@ -235,8 +247,8 @@ class Conversation:
         method, _, path = step["do"].partition(" ")
         path = quote(self.fill(path.strip()), safe="/?&=%,!()~:;+*@[]|'\"<>{}^`\\")
         path = path.replace('"', "%22")
-        if method == "WATCH":
-            return self._watch(path, step)
+        if method in ("WATCH", "SOCKET"):
+            return self._watch(path, step, _HANDSHAKE if method == "SOCKET" else {})
         headers, body = self._headers_and_body(method, step)
         for _ in _tries():
             response = line.ask(method, path, body, headers)
@@ -244,6 +256,10 @@ class Conversation:
             wanted = step.get("wait")
             if wanted is None or all(get(answer, at) == self.fill(v) for at, v in wanted.items()):
                 break
+        if "only" in step:
+            find = wire.find if isinstance(answer["body"], bytes) else get
+            picked = [self.fill(path) for path in step["only"]]
+            answer["body"] = {path: find(answer["body"], path) for path in picked}
         return answer
 
     def _headers_and_body(self, method: str, step: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -265,14 +281,16 @@ class Conversation:
             headers["Content-Type"] = kind
         return headers, body
 
-    def _watch(self, path: str, step: dict[str, Any]) -> dict[str, Any]:
+    def _watch(self, path: str, step: dict[str, Any], handshake: dict[str, str]) -> dict[str, Any]:
         headers, _ = self._headers_and_body("GET", step)
+        headers = {**handshake, **headers}
         path += "&watch=true" if "?" in path else "?watch=true"
         line = Line(self.server)
-        stream = _Stream(line, line.ask("GET", path, headers=headers))
+        made = _Socket if handshake else _Stream
+        stream = made(line, line.ask("GET", path, headers=headers))
         answer = {"step": step["do"], **_head(stream.response)}
         try:
-            if stream.response.status != 200:
+            if stream.response.status not in (200, 101):
                 return {**answer, "body": _content(stream.response)}
             if "open" in step:
                 self._watches[step["open"]] = stream
@@ -296,7 +314,7 @@ class _Stream:
         self.line.read_within(PATIENCE)
         while count == "end" or len(found) < int(count):
             try:
-                line = self.response.readline()
+                line = self.next()
             except TimeoutError:
                 found.append({"type": "nothing came in time"})
                 break
@@ -307,10 +325,31 @@ class _Stream:
             found.append(json.loads(line))
         return found
 
+    def next(self) -> bytes:
+        """The next event; empty at the end."""
+        return self.response.readline()
+
     def close(self) -> None:
         """Hang up."""
         self.response.close()
         self.line.__exit__()
+
+
+@attrs.frozen
+class _Socket(_Stream):
+    """A watch over WebSocket, whose events are messages."""
+
+    def next(self) -> bytes:
+        found = self.response.fp
+        kind, size = found.read(2) or (0x88, 0)
+        if size >= 126:
+            size = int.from_bytes(found.read(2 if size == 126 else 8), "big")
+        content = found.read(size)
+        if kind == 0x81:
+            return content
+        if kind == 0x88:  # the end, with its code
+            return b""
+        return json.dumps({"type": f"a frame of the kind {kind:#x}"}).encode()
 
 
 def _spread(steps: tuple[dict[str, Any], ...]) -> Iterator[dict[str, Any]]:
@@ -337,7 +376,10 @@ def _head(response: http.client.HTTPResponse) -> dict[str, Any]:
 
 
 def _content(response: http.client.HTTPResponse) -> Any:
-    text = response.read().decode()
+    body = response.read()
+    if response.headers.get("Content-Type", "").endswith("protobuf"):
+        return body
+    text = body.decode()
     if text and "json" in response.headers.get("Content-Type", ""):
         return json.loads(text)
     return text

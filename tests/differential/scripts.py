@@ -17,7 +17,7 @@ _AREA_KEYS = {"area", "since", "because", "cases"}
 _CASE_KEYS = {"name", "since", "because", "differs", "crds", "setup", "steps"}
 _STEP_KEYS = {
     "do", "read", "close", "events", "open", "headers", "accept", "body", "raw", "onto", "patch",
-    "save", "each", "wait", "ignore", "differs",
+    "save", "each", "wait", "only", "ignore", "differs",
 }  # fmt: skip
 
 

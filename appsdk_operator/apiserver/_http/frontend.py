@@ -289,7 +289,7 @@ class Frontend:
         wire = websockets.SocketWire(request)
         faulty = self._faulty_wire(request, wire)
         watch = self._resource_handler.watch(resource_request, faulty or wire)
-        if (refused := websockets.refusal(request)) is not None:
+        if (refused := await websockets.refusal(request)) is not None:
             return refused
         response = await websockets.accept(request)
         self._log_request(request, 101)

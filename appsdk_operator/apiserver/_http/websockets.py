@@ -27,8 +27,12 @@ def asks_for_websocket(request: HttpRequest) -> bool:
     return request.method == "GET" and "upgrade" in connection and upgrade == "websocket"
 
 
-def refusal(request: HttpRequest) -> web.Response | None:
-    """The response to a handshake that golang.org/x/net/websocket refuses: no ``Status``."""
+async def refusal(request: HttpRequest) -> web.Response | None:
+    """The response to a handshake that golang.org/x/net/websocket refuses: no ``Status``.
+
+    It has begun when this returns: that package takes over the connection, so that the headers of
+    other responses are missing.
+    """
     status, text = 400, ""
     if not request.headers.get(hdrs.SEC_WEBSOCKET_KEY):
         text = "mismatch challenge/response"
@@ -38,10 +42,11 @@ def refusal(request: HttpRequest) -> web.Response | None:
         status = 403
     elif len(_offered(request)) <= 1:
         return None
-    response = web.Response(status=status, text=text)
+    response = web.Response(status=status, body=text.encode() or None)
     if "Version" in text:
         response.headers[hdrs.SEC_WEBSOCKET_VERSION] = _VERSION
     response.force_close()
+    await response.prepare(request)
     return response
 
 
