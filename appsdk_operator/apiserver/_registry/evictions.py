@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
 from appsdk_operator.apiserver._managed_fields.entries import SERVER
+from appsdk_operator.apiserver._registry.deletion import check_preconditions
 from appsdk_operator.apiserver._registry.request_options import options_of
+from appsdk_operator.apiserver._registry.write_requests import DeleteOptions
 from appsdk_operator.apiserver._registry.writes import Target, WriteOptions, Writer
 from appsdk_operator.apiserver._schema import metadata as _metadata
 from appsdk_operator.apiserver._storage.resources import ServedVersion
@@ -50,7 +52,46 @@ async def evict(
         if found and not _may_go_unhealthy(pod, found[0]):
             budget = Target(budgets, target.namespace, found[0]["metadata"]["name"])
             await _use(writer, budget, target.name, dry_run=wanted.dry_run)
+    if not wanted.dry_run:
+        wanted = await _announce(writer, target, wanted)
     await writer.delete(target, wanted)
+
+
+async def _announce(writer: Writer, target: Target, options: DeleteOptions) -> DeleteOptions:
+    """Tell in the pod's status that it is evicted; return the options that fit its new version."""
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": _metadata.timestamp(writer.clock.time()),
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+
+    async def append(pod: _Object) -> _Object:
+        # Empty ones are left to the deletion, as on the real server.
+        uid, version = options.uid or None, options.resource_version or None
+        check_preconditions(target.served.resource, writer.get(target), uid, version)
+        status = pod["status"] = dict(pod.get("status") or {})
+        status["conditions"] = _with(status.get("conditions") or (), condition)
+        return pod
+
+    written = await writer.update(target, append, WriteOptions(), subresource="status", patch=True)
+    if options.resource_version is None:
+        return options
+    return attrs.evolve(options, resource_version=written.obj["metadata"]["resourceVersion"])
+
+
+def _with(conditions: Sequence[_Object], condition: _Object) -> list[_Object]:
+    """The conditions with that one in its place; it keeps its time while its status stays."""
+    found = list(conditions)
+    for at, old in enumerate(found):
+        if old.get("type") == condition["type"]:
+            if old.get("status") == condition["status"]:
+                condition = {**condition, "lastTransitionTime": old.get("lastTransitionTime")}
+            found[at] = condition
+            return found
+    return [*found, condition]
 
 
 def _is_free(pod: _Object) -> bool:
