@@ -17,8 +17,11 @@ UNSCALED = {
     # It has to find a value.
     "testing/test_strategies.py": 500,
     # They have to find a planted defect.
+    "app/test_background_refusals.py": 100,
     "app/test_background_state.py": 3000,
     "app/test_due.py": 1000,
+    "cache/test_read_your_writes.py": 1000,
+    "watchers/test_transitions.py": 3000,
 }
 
 

@@ -473,7 +473,7 @@ def test_the_overlay_is_bounded_and_says_when_it_gives_up(informer, caplog):
         overlay.add(THING, ObjectKey("x", str(number)), entry(20 + number))
     assert overlay.counts() == {THING: 3}
     assert overlay.dropped == 2
-    assert caplog.text.count("have not brought back") == 1
+    assert caplog.text.count("have not yet reported") == 1
     caplog.clear()
 
 

@@ -86,7 +86,7 @@ def test_the_end_tries_each_once_and_counts_what_it_could_not_write(make, store,
     record(broadcaster.recorder("widgets"))
     assert broadcaster.close() is False
     assert numbers(metrics)[:3] == [3, 0, 2]
-    assert [r for r in caplog.records if "2 events not written" in r.message]
+    assert [r for r in caplog.records if "2 events could not be written" in r.message]
 
 
 def test_a_server_that_hangs_does_not_hold_up_the_end(make, store, caplog):
@@ -96,7 +96,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_end(make, store, caplog):
     record(broadcaster.recorder("widgets"))
     store.wait(lambda s: s.writes)
     assert broadcaster.close(timeout=0) is False
-    assert [r for r in caplog.records if "still waiting for the API server" in r.message]
+    assert [r for r in caplog.records if "the API server has not answered these threads" in r.message]
     gate.set()
 
 

@@ -371,7 +371,7 @@ def test_a_reconcile_that_does_not_end_keeps_its_lease_and_not_the_stop(
         first.end()
         (lease,) = (o for o in server.objects(LEASE) if "-shard-" in o["metadata"]["name"])
         assert lease["spec"]["holderIdentity"] == "first"
-    assert "did not end in 0.3 s" in caplog.text
+    assert "did not end within 0.3 s" in caplog.text
 
 
 def test_a_callback_that_fails_does_no_harm(
