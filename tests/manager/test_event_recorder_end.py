@@ -96,7 +96,9 @@ def test_a_server_that_hangs_does_not_hold_up_the_end(make, store, caplog):
     record(broadcaster.recorder("widgets"))
     store.wait(lambda s: s.writes)
     assert broadcaster.close(timeout=0) is False
-    assert [r for r in caplog.records if "the API server has not answered these threads" in r.message]
+    assert [
+        r for r in caplog.records if "the API server has not answered these threads" in r.message
+    ]
     gate.set()
 
 
