@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from appsdk_operator.app import App, functions_of, timers_of
 from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.client import Patch
+from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.watchers import (
     ConstantBackoff,
@@ -176,3 +177,67 @@ def test_the_log_says_that_its_timer_waits_for_a_change(caplog: pytest.LogCaptur
         "metadata until it changes: Thing a: Expected `array | null`, got `object` - at "
         "`$.metadata.finalizers`"
     )
+
+
+@pytest.mark.parametrize("field", sorted(INVALID))
+def test_a_terminal_failure_with_invalid_metadata_ends_with_the_next_change(field: str) -> None:
+    rig = Rig(retry_policy=ConstantBackoff(7.0), max_pending=1)
+    calls: list[str] = []
+
+    def add(obj: Object) -> None:
+        calls.append("add")
+        raise TerminalError("no")
+
+    def update(old: Object, new: Object) -> None:
+        calls.append(f"update {new.resource_version}")
+
+    watcher = SimpleWatcher(add=add, update=update, delete=lambda _: calls.append("delete"))
+    rig.controller.add_watcher(watcher, THING)
+    informer = rig.add_informer(THING)
+    invalid, valid = thing(1, **{field: INVALID[field]}), thing(2)
+    informer.add(invalid)
+    rig.work()
+    informer.resync(invalid)
+    rig.work()
+    assert calls == ["add"]
+    informer.update(invalid, valid)
+    rig.work()
+    informer.delete(valid)
+    rig.work()
+    assert calls == ["add", "update 2", "delete"]
+    assert not rig.controller.debug_snapshot()["given_up"]
+    rig.close()
+
+
+@pytest.mark.parametrize("generations", [(1, 1), (1, 2), (0, 0)], ids=str)
+def test_an_object_that_was_invalid_is_added_once_it_is_valid(generations: tuple[int, int]) -> None:
+    bench = Bench("opinionated", fails=False, paused=False)
+    before, after = generations
+    invalid = thing(1, generation=before, labels={"a": 1})
+    # As if its first finalizer had been written in between.
+    valid = thing(2, generation=after, finalizers=["example.com/wip.v1.Thing"])
+    bench.see(None, invalid)
+    assert not bench.calls
+    bench.server.newest = valid
+    bench.informer.update(invalid, valid)
+    bench.rig.work()
+    bench.rig.close()
+    assert bench.calls == ["add"]
+
+
+def test_a_handled_object_that_was_invalid_is_synced_when_its_retry_is_due(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench("opinionated", fails=False, paused=False)
+    invalid = thing(1, generation=1, finalizers=[FINALIZER], labels={"a": 1})
+    valid = thing(2, generation=1, finalizers=[FINALIZER])
+    bench.server.newest = invalid
+    bench.informer.add(invalid)
+    bench.rig.work()
+    bench.rig.after(7)
+    assert not bench.calls
+    bench.informer.update(invalid, valid)
+    bench.rig.after(7)
+    bench.rig.close()
+    assert bench.calls == ["sync"]
+    assert "concerns()" not in caplog.text

@@ -10,7 +10,7 @@ import attrs
 from msgspec import structs
 
 from appsdk_operator.cache import Event, EventSource, ResourceAction
-from appsdk_operator.resource import Object, is_older_version
+from appsdk_operator.resource import DecodeError, Object, is_older_version
 from appsdk_operator.runtime import ACTION_WORDS, error_text
 from appsdk_operator.watchers._dispatch.failures import RetryPlan, retry_action
 from appsdk_operator.watchers._dispatch.registered import RegisteredTarget, name_of
@@ -367,11 +367,18 @@ class PendingCalls:
         """Whether a terminally failed call may succeed after ``event``.
 
         It may after a change of the generation, labels or annotations, a deletion or a restore, not
-        after a write of the status. For kinds without generations any change counts.
+        after a write of the status. For kinds without generations, and where metadata is invalid,
+        any change counts.
         """
-        seen, obj = call.seen, event.object
         if event.action is _RESYNC:
             return False
+        try:
+            return self._asks_for_more(call.seen, event)
+        except DecodeError:
+            return event.object.resource_version != call.seen.resource_version
+
+    def _asks_for_more(self, seen: Object, event: Event) -> bool:
+        obj = event.object
         if obj.is_deleting != seen.is_deleting or goes_back(event) or is_asked_again(seen, obj):
             return True
         if not obj.generation:
@@ -403,11 +410,14 @@ class PendingCalls:
         if self.target.level_based is not None:
             return False  # it may be the call of another function
         lifecycle = self.target.finalizer_lifecycle
-        return (
-            lifecycle is not None
-            and lifecycle.finalizer in call.latest.finalizers
-            and not lifecycle.is_handled(call.seen)
-        )
+        try:
+            return (
+                lifecycle is not None
+                and lifecycle.finalizer in call.latest.finalizers
+                and not lifecycle.is_handled(call.seen)
+            )
+        except DecodeError:
+            return False  # nobody knows
 
 
 def _what(call: PendingCall) -> str:

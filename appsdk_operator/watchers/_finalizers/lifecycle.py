@@ -192,7 +192,10 @@ class FinalizerLifecycle:
         """Handle a change of the object."""
         self._check_object(old, "update")
         self._check_object(new, "update")
-        is_news, is_stripped = self._is_news(old, new), self.is_stripped(old, new)
+        try:
+            is_news, is_stripped = self._is_news(old, new), self.is_stripped(old, new)
+        except DecodeError:
+            is_news, is_stripped = True, False  # with invalid metadata it was not handled
         if is_stripped:
             self._note_stripped(new)
         if not is_news and (new.is_deleting or not is_stripped):
@@ -294,10 +297,13 @@ class FinalizerLifecycle:
         Changes of the status, labels, annotations or our own finalizers alone need none. Otherwise
         our own write of the in-progress finalizer would end the retries of a failing first call.
         """
-        if self.is_stripped(old, new):
-            return True
-        if not self._is_news(old, new):
-            return False
+        try:
+            if self.is_stripped(old, new):
+                return True
+            if not self._is_news(old, new):
+                return False
+        except DecodeError:
+            return True  # the state before has invalid metadata
         if new.is_deleting:
             return True
         is_put = self.finalizer in new.finalizers or self._record(new).precedes_write(new)
