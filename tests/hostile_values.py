@@ -119,6 +119,8 @@ class Misbehaving:
         self.work = work
         self.left = list(MISBEHAVIOURS)
         self.has_worked = False
+        self.tracebacks = [True]
+        """Which records one failure leads to: one, which has its traceback."""
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **options: Any) -> Any:

@@ -85,6 +85,63 @@ def all_levels(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     gc.collect()
 
 
+class FailsOnce(Misbehaving):
+    """A function that raises one error in its first call, and then does its work."""
+
+    def __init__(self, work: Callable[..., Any] = lambda *_, **__: None) -> None:
+        super().__init__(work)
+        self.left = ["once"]
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if self.left and self.left.pop():
+            raise ZeroDivisionError("told once")
+        self.has_worked = True
+        return self.work(*args, **options)
+
+
+Make = Callable[..., Misbehaving]
+
+
+def is_not_logged(function: Misbehaving) -> None:
+    """What it raises is its caller's, or stands in what its caller gets."""
+    function.tracebacks.clear()
+
+
+def tells(record: logging.LogRecord) -> bool:
+    """Whether a record has the error, in its traceback or its text."""
+    return "told once" in logging.Formatter().format(record)
+
+
+@pytest.fixture(params=["in all ways", "once"])
+def misbehaving(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[Make]:
+    """Makes functions that misbehave in all ways, or that fail once.
+
+    One failure leads to one record, which has its traceback, and to no other warning or error.
+    """
+    if request.param == "in all ways":
+        yield Misbehaving
+        return
+    caplog.set_level(logging.INFO, "appsdk_operator")
+    made: list[Misbehaving] = []
+
+    def make(*work: Callable[..., Any]) -> Misbehaving:
+        made.append(FailsOnce(*work))
+        return made[-1]
+
+    yield make
+    records = caplog.get_records("call")
+    told = [record for record in records if tells(record)]
+    texts = [each.getMessage() for each in told]
+    assert [bool(each.exc_info) for each in told] == made[0].tracebacks, texts
+    others = [
+        each.getMessage()
+        for each in records
+        if each.levelno >= logging.WARNING and each not in told
+    ]
+    # The functions of the tests raise that, so that there is something to retry.
+    assert [text for text in others if "ConnectionError" not in text] == []
+
+
 _numbers = itertools.count()
 
 
@@ -164,7 +221,7 @@ def of_app(option: str, function: Misbehaving, seen: set[str]) -> App:
         "watches",
     ],
 )
-def test_the_options_of_an_app(option: str, client: Any) -> None:
+def test_the_options_of_an_app(misbehaving: Make, option: str, client: Any) -> None:
     work: dict[str, Callable[..., Any]] = {
         "where": lambda obj: True,
         "when": lambda old, new: True,
@@ -173,7 +230,7 @@ def test_the_options_of_an_app(option: str, client: Any) -> None:
         "index": lambda obj: ["a"],
         "watches": lambda obj: [],
     }
-    function, seen = Misbehaving(work.get(option, lambda *_: None)), set[str]()
+    function, seen = misbehaving(work.get(option, lambda *_: None)), set[str]()
     app = of_app(option, function, seen)
     with running(app.manager(client)):
         goes_on(client, function, seen)
@@ -241,7 +298,7 @@ def of_controller(option: str, function: Misbehaving, seen: set[str], client: An
         *("when", "forget", "failures", "retry"),
     ],
 )
-def test_the_options_of_a_controller(option: str, client: Any) -> None:
+def test_the_options_of_a_controller(misbehaving: Make, option: str, client: Any) -> None:
     seen = set[str]()
     work: dict[str, Callable[..., Any]] = {
         "predicate": lambda event: True,
@@ -256,20 +313,21 @@ def test_the_options_of_a_controller(option: str, client: Any) -> None:
         "failures": lambda item: 0,
         "retry": lambda *_: 0.001,
     }
-    function = Misbehaving(work.get(option, lambda *_: None))
+    function = misbehaving(work.get(option, lambda *_: None))
     if option == "failures":
         function.left = function.left[:0]  # asked by nobody but the debug page
+        is_not_logged(function)
     with running(of_controller(option, function, seen, client)):
         goes_on(client, function, seen)
 
 
 @pytest.mark.parametrize("option", ["transform", "index", "on_error", "handler", "batch handler"])
-def test_the_options_of_an_informer(option: str, client: Any) -> None:
+def test_the_options_of_an_informer(misbehaving: Make, option: str, client: Any) -> None:
     work: dict[str, Callable[..., Any]] = {
         "transform": lambda obj: obj,
         "index": lambda obj: ["a"],
     }
-    function, seen = Misbehaving(work.get(option, lambda *_: None)), set[str]()
+    function, seen = misbehaving(work.get(option, lambda *_, **__: None)), set[str]()
     options: dict[str, Any] = {"metrics": Metrics()}
     if option in ("transform", "on_error"):
         options[option] = function
@@ -308,7 +366,7 @@ def test_the_options_of_an_informer(option: str, client: Any) -> None:
         *("concerns", "add", "opinionated add", "opinionated concerns", "finalizer", "reconcile"),
     ],
 )
-def test_the_options_of_an_informer_controller(option: str, client: Any) -> None:
+def test_the_options_of_an_informer_controller(misbehaving: Make, option: str, client: Any) -> None:
     work: dict[str, Callable[..., Any]] = {
         "retry_policy": lambda *_: 0.001,
         "concerns": lambda old, new: True,
@@ -316,8 +374,8 @@ def test_the_options_of_an_informer_controller(option: str, client: Any) -> None
         "retry_dequeue_policy": lambda *_: True,
         "finalizer": lambda kind: "example.com/hostile",
     }
-    function, seen = Misbehaving(work.get(option, lambda *_: None)), set[str]()
-    options: dict[str, Any] = {"retry_policy": QUICK, "metrics": Metrics()}
+    function, seen = misbehaving(work.get(option, lambda *_: None)), set[str]()
+    options: dict[str, Any] = {"name": "hostile", "retry_policy": QUICK, "metrics": Metrics()}
     is_policy = option in ("error_handler", "retry_policy", "retry_dequeue_policy")
     if is_policy:
         options[option] = function
@@ -351,6 +409,7 @@ def test_the_options_of_an_informer_controller(option: str, client: Any) -> None
     }.get(option, lambda: sees)()
     if option == "finalizer":
         # Asked once, when it is made: what it raises is the caller's.
+        is_not_logged(function)
         while function.left:
             raised = raised_by(
                 lambda: OpinionatedWatcher(ConfigMap, client, add=see, finalizer=function)
@@ -399,15 +458,15 @@ def repeated(function: Misbehaving, call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("form", ["poll", "timer"])
-def test_the_function_of_a_source(form: str) -> None:
+def test_the_function_of_a_source(misbehaving: Make, form: str) -> None:
     clock = ManualClock()
-    function = Misbehaving(
+    function = misbehaving(
         lambda: {Request("", "later"): 1} if form == "poll" else [Request("", "later")]
     )
     options: dict[str, Any] = {"clock": clock, "metrics": Metrics()}
     source: Any
     if form == "timer":
-        source = TimerSource(1.0, function, first_after=0.0, **options)
+        source = TimerSource(1.0, function, first_after=0.0, priority=0, **options)
     else:
         source = PollingSource(1.0, function, **options)
     stop, queue = StopSignal(clock=clock), WorkQueue[Any]("requests", clock=clock)
@@ -422,8 +481,8 @@ def test_the_function_of_a_source(form: str) -> None:
     assert source.join(10.0) == []
 
 
-def test_a_source_of_metrics_hides_no_other_one() -> None:
-    metrics, function = Metrics(), Misbehaving(list)
+def test_a_source_of_metrics_hides_no_other_one(misbehaving: Make) -> None:
+    metrics, function = Metrics(), misbehaving(list)
     metrics.gauge("beside", "Another one.").set(3)
     metrics.add_source(function)
 
@@ -436,8 +495,8 @@ def test_a_source_of_metrics_hides_no_other_one() -> None:
     repeated(function, look)
 
 
-def test_a_callback_of_a_stop_signal() -> None:
-    function, ran = Misbehaving(), list[int]()
+def test_a_callback_of_a_stop_signal(misbehaving: Make) -> None:
+    function, ran = misbehaving(), list[int]()
 
     def call() -> None:
         stop = StopSignal()
@@ -449,8 +508,10 @@ def test_a_callback_of_a_stop_signal() -> None:
     repeated(function, call)
 
 
-def test_a_health_check() -> None:
-    function, checks = Misbehaving(), HealthChecks("readyz")
+def test_a_health_check(misbehaving: Make) -> None:
+    function, checks = misbehaving(), HealthChecks("readyz")
+    # That a check raises is its answer.
+    function.tracebacks[:] = [False]
     checks.add("hostile", function)
     checks.add("other", lambda: None)
     assert repeated(function, lambda: "other" not in checks.failures())
@@ -461,8 +522,8 @@ def request(path: str) -> HTTPRequest:
     return HTTPRequest(method="GET", path=path, body=b"", headers={})
 
 
-def test_a_handler_of_a_server() -> None:
-    function = Misbehaving(lambda request: HTTPResponse(body=b"fine"))
+def test_a_handler_of_a_server(misbehaving: Make) -> None:
+    function = misbehaving(lambda request: HTTPResponse(body=b"fine"))
     server = HTTPServer("127.0.0.1:0", name="hostile")
     server.add_handler("/hostile", function)
     statuses = set[int]()
@@ -477,16 +538,16 @@ def test_a_handler_of_a_server() -> None:
     server.close()
 
 
-def test_a_handler_of_webhooks() -> None:
-    function = Misbehaving(lambda request: HTTPResponse(body=b"fine"))
+def test_a_handler_of_webhooks(misbehaving: Make) -> None:
+    function = misbehaving(lambda request: HTTPResponse(body=b"fine"))
     webhooks = Webhooks(metrics=Metrics())
     webhooks.add("/hostile", function)
     assert repeated(function, lambda: webhooks.answer(request("/hostile"))).body == b"fine"
 
 
 @pytest.mark.parametrize("part", ["admission", "default", "validate"])
-def test_a_function_of_a_webhook(part: str) -> None:
-    function = Misbehaving(
+def test_a_function_of_a_webhook(misbehaving: Make, part: str) -> None:
+    function = misbehaving(
         (lambda request: AdmissionResponse.allowed()) if part == "admission" else lambda *_: None
     )
     handler: Any = {
@@ -502,8 +563,8 @@ def test_a_function_of_a_webhook(part: str) -> None:
     assert answered["allowed"]
 
 
-def test_a_handler_of_tokens() -> None:
-    function = Misbehaving()
+def test_a_handler_of_tokens(misbehaving: Make) -> None:
+    function = misbehaving()
     asked = HTTPRequest(
         method="POST",
         path="/",
@@ -514,8 +575,8 @@ def test_a_handler_of_tokens() -> None:
     assert repeated(function, lambda: webhook(asked)).status == 200
 
 
-def test_a_converter() -> None:
-    function = Misbehaving()
+def test_a_converter(misbehaving: Make) -> None:
+    function = misbehaving()
     kind, older = (Kind(group="example.com", version=v, kind="Widget") for v in ("v1", "v1beta1"))
     webhook = ConversionWebhook(Versions(kind).older(older, up=function, down=function))
     obj = {"apiVersion": older.api_version, "kind": "Widget", "metadata": {"name": "a"}}
@@ -530,8 +591,8 @@ def test_a_converter() -> None:
     assert json.loads(answered)["response"]["result"]["status"] == "Success"
 
 
-def test_a_function_for_changed_certificates(tmp_path: Path) -> None:
-    function, ran = Misbehaving(), list[int]()
+def test_a_function_for_changed_certificates(misbehaving: Make, tmp_path: Path) -> None:
+    function, ran = misbehaving(), list[int]()
     files = Files(tmp_path)
     certificates = files.pair(metrics=Metrics())
     # The call now raises to the caller.
@@ -550,8 +611,8 @@ def test_a_function_for_changed_certificates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["call_began", "call_ended", "request_began", "request_ended"])
-def test_an_observer(method: str) -> None:
-    function, client = Misbehaving(), MemoryServer().client()
+def test_an_observer(misbehaving: Make, method: str) -> None:
+    function, client = misbehaving(), MemoryServer().client()
 
     class Observer:
         def call_began(self, call: Any) -> None: ...
@@ -582,8 +643,8 @@ def test_an_observer(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["hold", "let_go", "health", "debug_snapshot"])
-def test_a_method_of_a_runnable(method: str, client: Any) -> None:
-    function = Misbehaving()
+def test_a_method_of_a_runnable(misbehaving: Make, method: str, client: Any) -> None:
+    function = misbehaving()
 
     class Part:
         def run(self, stop: StopSignal) -> None:
@@ -591,6 +652,7 @@ def test_a_method_of_a_runnable(method: str, client: Any) -> None:
 
     part: Any = Part()
     setattr(part, method, function)
+    is_not_logged(function)
     if method in ("hold", "let_go"):
         setattr(part, "let_go" if method == "hold" else "hold", lambda: None)
         part.is_held = False
@@ -607,8 +669,8 @@ def test_a_method_of_a_runnable(method: str, client: Any) -> None:
 
 
 @pytest.mark.parametrize("option", ["on_new_leader", "on_event", "on_lease"])
-def test_the_functions_of_an_election(option: str) -> None:
-    function = Misbehaving()
+def test_the_functions_of_an_election(misbehaving: Make, option: str) -> None:
+    function = misbehaving()
 
     def elect() -> bool:
         elector = Elector(
@@ -630,14 +692,14 @@ def test_the_functions_of_an_election(option: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["on_gain", "key_of", "keys"])
-def test_the_functions_of_shards(option: str) -> None:
-    function = Misbehaving()
+def test_the_functions_of_shards(misbehaving: Make, option: str) -> None:
+    function = misbehaving()
     election = LeaderElection(
         id="x", namespace="default", lease_duration=0.5, renew_deadline=0.4, retry_period=0.01
     )
     shards = Shards(MemoryServer().client(), election, 1, metrics=Metrics())
     if option == "on_gain":
-        for _ in MISBEHAVIOURS:  # what succeeds is not called again
+        for _ in function.left.copy():  # what succeeds is not called again
             shards.on_gain(functools.partial(function))
         with running(shards):
             eventually(lambda: not function.left)
@@ -645,13 +707,14 @@ def test_the_functions_of_shards(option: str) -> None:
     if option == "keys":
         function.work = list
         stop, queue = StopSignal(), WorkQueue[Any]("requests")
-        for _ in MISBEHAVIOURS:
+        for _ in function.left.copy():
             shards.source(functools.partial(function)).start(queue, stop)
         with running(shards):
             eventually(lambda: not function.left)
         stop.set()
         return
     function.work = lambda request: request
+    is_not_logged(function)
     reconciler = shards.reconciler(lambda request: None, key_of=function)
 
     def call() -> Any:
@@ -661,8 +724,8 @@ def test_the_functions_of_shards(option: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["function", "where", "retry"])
-def test_a_background_function(option: str, client: Any) -> None:
-    function, seen = Misbehaving(), set[str]()
+def test_a_background_function(misbehaving: Make, option: str, client: Any) -> None:
+    function, seen = misbehaving(), set[str]()
     app = App("hostile", retry_policy=QUICK)
     given: dict[str, Any] = {option: function} if option != "function" else {}
     if option == "where":
@@ -746,73 +809,3 @@ def test_the_texts_of_keys_that_cannot_be_shown() -> None:
     assert len(raised.value.exceptions) == 2
     with pytest.raises(ValueError, match="two items have the key Key"):
         each([first, first], print)
-
-
-class FailsOnce:
-    """A function that raises one error in its first call, and then does its work."""
-
-    def __init__(self, work: Callable[..., Any]) -> None:
-        self.work = work
-        self.left = [ZeroDivisionError("told once")]
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        if self.left:
-            raise self.left.pop()
-        return self.work(*args, **options)
-
-
-def tells(record: logging.LogRecord) -> bool:
-    """Whether a record has the error, in its traceback or its text."""
-    return "told once" in logging.Formatter().format(record)
-
-
-APP_OPTIONS = ["where", "when", "paused", "index", "load", "store", "on_add", "watches"]
-CONTROLLER_OPTIONS = [
-    *("predicate", "map function", "handler", "reconciler", "where", "builder's when"),
-    *("when", "forget", "retry"),
-]
-
-
-@pytest.mark.parametrize(
-    ("room", "option"),
-    [
-        *(("app", option) for option in [*APP_OPTIONS, "retry", "error_handler"]),
-        *(("controller", option) for option in CONTROLLER_OPTIONS),
-    ],
-)
-def test_a_failure_is_told_once_with_its_traceback(
-    room: str, option: str, client: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen = set[str]()
-    work: dict[str, Callable[..., Any]] = {
-        "where": lambda *_: True,
-        "when": (lambda *_: True) if room == "app" else (lambda *_: 0.001),
-        "builder's when": lambda *_: True,
-        "predicate": lambda *_: True,
-        "retry": lambda *_: 0.001,
-        "paused": lambda *_: False,
-        "index": lambda *_: ["a"],
-        "watches": lambda *_: [],
-        "map function": lambda obj: [Request(obj.namespace, obj.name)],
-        "handler": lambda event, queue: queue.add(
-            Request(event.object.namespace, event.object.name)
-        ),
-        "reconciler": lambda request: seen.add(request.name),
-    }
-    function: Any = FailsOnce(work.get(option, lambda *_: None))
-    if room == "app":
-        run: Any = of_app(option, function, seen).manager(client)
-    else:
-        run = of_controller(option, function, seen, client)
-    caplog.set_level(logging.INFO, "appsdk_operator")
-    with running(run):
-        goes_on(client, function, seen)
-    told = [record for record in caplog.records if tells(record)]
-    assert [bool(each.exc_info) for each in told] == [True], [each.getMessage() for each in told]
-    others = [
-        each.getMessage()
-        for each in caplog.records
-        if each.levelno >= logging.WARNING and each not in told
-    ]
-    # The reconciler of the test raises that, so that there is something to retry.
-    assert [text for text in others if "ConnectionError" not in text] == []

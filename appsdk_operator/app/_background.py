@@ -27,8 +27,8 @@ from appsdk_operator.runtime import (
     callback_name,
     callback_place,
     counted,
+    error_text,
     get_logger,
-    safe_text,
     settle,
 )
 from appsdk_operator.runtime.validation import FALLBACK_DELAY
@@ -463,7 +463,7 @@ class BackgroundRunner:
             self._callback,
             run.key,
             then,
-            safe_text(error),
+            error_text(error),
             about=run.key,
             level=logging.DEBUG if asks else logging.ERROR,
         )

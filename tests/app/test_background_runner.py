@@ -299,7 +299,7 @@ def test_a_policy_that_gives_up_or_fails_ends_it_and_an_error_may_name_its_delay
         clock.advance(3.0)
         case.wait_for_phase("over")
     assert calls.all == [0.0, 3.0]
-    assert "does not start again before the object changes: reset" in caplog.text
+    assert "does not start again before the object changes: ConnectionError: reset" in caplog.text
 
 
 def test_a_policy_that_fails_starts_it_again_after_ten_seconds(

@@ -463,6 +463,28 @@ def test_a_limiter_that_fails_loses_no_request(
     assert "forget() of the rate limiter failed for a" in caplog.text
 
 
+@pytest.mark.parametrize("option", ["rate_limiter", "retry"])
+def test_what_fails_for_many_requests_has_one_traceback_and_ten_lines(
+    make: Any, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = {
+        "rate_limiter": lambda: BrokenLimiter(KeyError("a")),
+        "retry": Asked(*[KeyError("a")] * 50),
+    }
+    rig = make(*[ValueError("no")] * 50, **{option: failing[option]})
+    for number in range(50):
+        rig.add(str(number))
+    rig.work()
+    what = {"rate_limiter": "the rate limiter failed", "retry": "the retry policy failed"}[option]
+    told = [each for each in caplog.records if what in each.getMessage()]
+    assert len(told) == 10
+    assert [bool(each.exc_info) for each in told] == [True] + [False] * 9
+    rig.add("0")
+    rig.after(10.0)  # when the retries succeed, so that forget() of the limiter fails
+    told = [each for each in caplog.records if "forget() of the" in each.getMessage()]
+    assert len(told) == (10 if option == "rate_limiter" else 0)
+
+
 def test_ctrl_c_in_a_limiter_or_in_the_seconds_of_an_error_reaches_the_main_thread(
     make: Any,
 ) -> None:

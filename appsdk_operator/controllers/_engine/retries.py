@@ -6,17 +6,15 @@ from collections.abc import Hashable
 from typing import Any, Generic, Protocol, TypeVar, final
 
 from appsdk_operator.runtime import (
+    FailureLog,
     RateLimiter,
     RetryPolicy,
     error_text,
-    get_logger,
     guarded_call,
     is_interrupt,
     safe_text,
 )
 from appsdk_operator.runtime.validation import FALLBACK_DELAY, no_awaitable, retry_delay
-
-_log = get_logger("appsdk_operator.controllers")
 
 R_contra = TypeVar("R_contra", bound=Hashable, contravariant=True)
 R = TypeVar("R", bound=Hashable)
@@ -84,17 +82,20 @@ class ByRateLimiter:
 class CheckedRetry(Generic[R]):
     """Another one, whose errors are logged and end nothing."""
 
-    def __init__(self, name: str, inner: RequestRetry[R], what: str) -> None:
-        """``inner`` for controller ``name``, as ``what`` in logs."""
+    def __init__(self, name: str, inner: RequestRetry[R], what: str, log: FailureLog) -> None:
+        """``inner`` for controller ``name``, as ``what`` in ``log``."""
         self._name = name
         self._inner = inner
         self._what = what
+        self._log = log
 
     def delay(self, request: R, error: BaseException, attempt: int) -> float | None:
         """As ``inner`` says; 10 seconds where it fails."""
 
         def failed(raised: Exception) -> float:
-            _log.exception(
+            self._log.failed(
+                raised,
+                self._what,
                 "controller %s: the %s failed: %s. The kit retries %s in %g s",
                 self._name,
                 self._what,
@@ -117,7 +118,9 @@ class CheckedRetry(Generic[R]):
         except BaseException as error:
             if is_interrupt(error):
                 raise
-            _log.exception(
+            self._log.failed(
+                error,
+                f"forget() of the {self._what}",
                 "controller %s: forget() of the %s failed for %s: the next failure may wait longer",
                 self._name,
                 self._what,
@@ -127,9 +130,14 @@ class CheckedRetry(Generic[R]):
 
 
 def retry_of(
-    name: str, limiter: RateLimiter, *, retry: RetryPolicy | None, max_attempts: int
+    name: str,
+    limiter: RateLimiter,
+    *,
+    retry: RetryPolicy | None,
+    max_attempts: int,
+    log: FailureLog,
 ) -> CheckedRetry[Any]:
-    """What decides on the retries of controller ``name``, by its options."""
+    """What decides on the retries of controller ``name``, by its options; it fails to ``log``."""
     if retry is not None:
-        return CheckedRetry(name, ByPolicy(retry), "retry policy")
-    return CheckedRetry(name, ByRateLimiter(limiter, max_attempts), "rate limiter")
+        return CheckedRetry(name, ByPolicy(retry), "retry policy", log)
+    return CheckedRetry(name, ByRateLimiter(limiter, max_attempts), "rate limiter", log)

@@ -125,7 +125,11 @@ class ReconcileRunner(Generic[R]):
         # Not the rate limiter's counts: some limiters have none, and handlers may change them.
         self._failures: dict[R, FailureSeries] = {}
         self._retry: CheckedRetry[R] = retry_of(
-            name, queue.rate_limiter, retry=options.retry, max_attempts=options.max_attempts
+            name,
+            queue.rate_limiter,
+            retry=options.retry,
+            max_attempts=options.max_attempts,
+            log=self._failure_log,
         )
         self._given_up: dict[R, str] = {}
         self._activity = activity
