@@ -80,6 +80,67 @@ def test_version_2_describes_everything_in_one_piece(api: Any) -> None:
     assert "size" in widget["properties"]["spec"]["properties"]
 
 
+RBAC = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses"
+SCALE = "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"
+OPERATIONS = [
+    (RBAC, "post", "createRbacAuthorizationV1ClusterRole", "create a ClusterRole"),
+    (INGRESSES, "post", "createNetworkingV1NamespacedIngress", "create an Ingress"),
+    (
+        "/api/v1/namespaces/{namespace}/endpoints/{name}",
+        *("delete", "deleteCoreV1NamespacedEndpoints", "delete Endpoints"),
+    ),
+    (
+        INGRESSES,
+        *(
+            "delete",
+            "deleteNetworkingV1CollectionNamespacedIngress",
+            "delete collection of Ingress",
+        ),
+    ),
+    (
+        SCALE,
+        *("patch", "patchAppsV1NamespacedDeploymentScale"),
+        "partially update scale of the specified Deployment",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "method", "identity", "description"), OPERATIONS)
+def test_operations_have_the_words_of_the_published_documents(
+    api: Any, path: str, method: str, identity: str, description: str
+) -> None:
+    found = api.get("/openapi/v2")["paths"][path][method]
+    assert (found["operationId"], found["description"]) == (identity, description)
+    assert found["x-kubernetes-action"] == {"delete": "deletecollection"}.get(
+        method if "Collection" in identity else "", method
+    )
+
+
+def test_what_cannot_be_written_has_no_operations_that_write(api: Any) -> None:
+    found = api.get("/openapi/v2")["paths"]["/api/v1/componentstatuses/{name}"]
+    assert set(found) == {"get", "parameters"}
+
+
+@pytest.mark.real
+def test_the_operations_of_the_real_server_have_the_same_words(api: Any, real_api: Any) -> None:
+    if "1.36" not in real_api.get("/version")["gitVersion"]:
+        return  # older servers have other kinds and descriptions
+    ours, theirs = (each.get("/openapi/v2")["paths"] for each in (api, real_api))
+    ignored = ("/api/v1/componentstatuses", "/api/v1/namespaces")
+    for path in sorted(ours.keys() & theirs.keys() - set(ignored)):
+        one, other = (
+            {
+                method: {key: value for key, value in each.items() if key != "parameters"}
+                for method, each in paths[path].items()
+                if method in ours[path] and method != "parameters"
+            }
+            for paths in (ours, theirs)
+        )
+        assert one == other, path
+    assert len(ours.keys() & theirs.keys()) > 100
+
+
 def _references(node: Any) -> set[str]:
     found: set[str] = set()
     if isinstance(node, dict):

@@ -136,7 +136,8 @@ class NonResourceHandler:
             as_protobuf = preferred in known
         found = openapi.document(self._core.catalog, path, as_protobuf=as_protobuf)
         if found is None:
-            return page_not_found()
+            below = path.startswith("/openapi/v3/")
+            return web.Response(status=404) if below else page_not_found()
         etag = f'"{found.etag}"'
         # The real server, too, declares the list of documents as plain text.
         kind = "text/plain; charset=utf-8" if path == "/openapi/v3" else JSON

@@ -22,6 +22,14 @@ from appsdk_operator.apiserver._storage.resources import Catalog, ServedVersion
 _GVK: Final = "x-kubernetes-group-version-kind"
 _V2, _V3 = Dialect(is_v3=False), Dialect(is_v3=True)
 _TEXT: Final = {"type": "string"}
+_SECURITY: Final = {
+    "BearerToken": {
+        "description": "Bearer Token authentication",
+        "type": "apiKey",
+        "name": "authorization",
+        "in": "header",
+    }
+}
 # Definitions that the operations of any resource need besides its own.
 _COMMON: Final = ("APIResourceList", "DeleteOptions", "Patch", "Status", "WatchEvent")
 _LEADING: Final = {
@@ -154,17 +162,11 @@ def _describe(prefix: str, kinds: tuple[ServedVersion, ...]) -> dict[str, Any]:
     schemas |= {name: _v3_definitions()[name] for name in found}
     if kinds:
         _name_kinds(schemas, group_version)
-    return {
-        "openapi": "3.0.0",
-        "info": _info(),
-        "paths": paths,
-        "components": {
-            "schemas": dict(sorted(schemas.items())),
-            "securitySchemes": {
-                "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}
-            },
-        },
-    }
+    components: dict[str, Any] = {"schemas": dict(sorted(schemas.items()))}
+    info = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
+    if not any(served.resource.strategy.custom for served in kinds):
+        components["securitySchemes"], info = _SECURITY, _info()
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": components}
 
 
 def _name_kinds(schemas: dict[str, Any], group_version: list[str]) -> None:
@@ -255,9 +257,7 @@ def _v2_document(catalog: Catalog) -> dict[str, Any]:
         "info": _info(),
         "paths": paths,
         "definitions": definitions,
-        "securityDefinitions": {
-            "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}
-        },
+        "securityDefinitions": _SECURITY,
         "security": [{"BearerToken": []}],
     }
 
@@ -290,28 +290,60 @@ def _as_v2(node: Any, *, named: bool = False) -> Any:
 # -- custom resources ------------------------------------------------------------------------
 
 
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+# As in the documents of Kubernetes, so that kubectl explain shows the same.
+_CONVENTIONS: Final = (
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+)
+_METADATA: Final = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
+_LIST_METADATA: Final = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
+_TYPE_PROPERTIES: Final = {
+    "apiVersion": {
+        **_TEXT,
+        "description": (
+            "APIVersion defines the versioned schema of this representation of an object. Servers "
+            "should convert recognized schemas to the latest internal value, and may reject "
+            f"unrecognized values. More info: {_CONVENTIONS}#resources"
+        ),
+    },
+    "kind": {
+        **_TEXT,
+        "description": (
+            "Kind is a string value representing the REST resource this object represents. "
+            "Servers may infer this from the endpoint the client submits requests to. Cannot be "
+            f"updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds"
+        ),
+    },
+}
+
+
 def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any]:
     """The definitions of a custom resource and of its list."""
     schema = dict(served.schema or {"type": "object"})
     if not dialect.is_v3:
         schema = _v2_schema(schema)
     resource = served.resource
+    kind = {"group": resource.group, "kind": resource.kind, "version": served.version}
     properties = {
         **(schema.get("properties") or {}),
-        "apiVersion": _TEXT,
-        "kind": _TEXT,
-        "metadata": _part(f"{META}ObjectMeta", dialect),
+        **_TYPE_PROPERTIES,
+        "metadata": {**_part(f"{META}ObjectMeta", dialect), "description": _METADATA},
     }
-    kind = {"group": resource.group, "kind": resource.kind, "version": served.version}
     made = {**schema, "type": "object", "properties": properties, _GVK: [kind]}
+    if not dialect.is_v3 and schema.get(_PRESERVE):
+        made = {key: value for key, value in made.items() if key not in ("properties", _PRESERVE)}
     listed = {
+        "description": f"{resource.list_kind} is a list of {resource.kind}",
         "type": "object",
         "required": ["items"],
         "properties": {
-            "apiVersion": _TEXT,
-            "items": {"type": "array", "items": dialect.reference(name)},
-            "kind": _TEXT,
-            "metadata": _part(f"{META}ListMeta", dialect),
+            **_TYPE_PROPERTIES,
+            "items": {
+                "description": f"List of {resource.plural}. More info: {_CONVENTIONS}",
+                "type": "array",
+                "items": dialect.reference(name),
+            },
+            "metadata": {**_part(f"{META}ListMeta", dialect), "description": _LIST_METADATA},
         },
         _GVK: [{**kind, "kind": resource.list_kind}],
     }
@@ -334,7 +366,7 @@ def _v2_schema(schema: Any, *, named: bool = False) -> Any:
         if named:
             return {key: _v2_schema(value) for key, value in schema.items()}
         left_out = _V3_ONLY
-        if schema.get("nullable") or schema.get("x-kubernetes-preserve-unknown-fields"):
+        if schema.get("nullable") or schema.get(_PRESERVE):
             left_out |= {"type", "properties", "items"}
         return {
             key: _v2_schema(value, named=key == "properties")

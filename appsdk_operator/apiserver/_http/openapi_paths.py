@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -9,13 +10,17 @@ from appsdk_operator.apiserver._storage.resources import ServedVersion
 
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _GVK: Final = "x-kubernetes-group-version-kind"
-# Custom resources do not support the last one.
+_STRATEGIC: Final = "application/strategic-merge-patch+json"
+# Custom resources do not support the strategic one.
 _PATCHES: Final = (
-    "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
+    _STRATEGIC,
+    "application/apply-patch+yaml",
 )
+_TEXTS: Final = ("application/json", "application/yaml")
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_STREAMS: Final = ("application/json;stream=watch", f"{_PROTOBUF};stream=watch")
 _WRITING: Final = ("dryRun", "fieldManager", "fieldValidation")
 _DELETING: Final = (
     "dryRun",
@@ -67,21 +72,23 @@ class Dialect:
             made["required"] = True
         return {**made, "schema": kind} if self.is_v3 else {**made, **kind}
 
-    def body(self, name: str, types: tuple[str, ...] = ("*/*",)) -> dict[str, Any]:
+    def body(self, name: str, types: tuple[str, ...], *, required: bool) -> dict[str, Any]:
         """The request body, to be merged into its operation."""
+        needed = {"required": True} if required else {}
         if self.is_v3:
             content = {kind: {"schema": self.reference(name)} for kind in types}
-            return {"requestBody": {"content": content, "required": True}}
-        body = {"name": "body", "in": "body", "required": True, "schema": self.reference(name)}
-        return {"consumes": list(types), "body": body}
+            return {"requestBody": {"content": content, **needed}}
+        return {"body": {"name": "body", "in": "body", **needed, "schema": self.reference(name)}}
 
-    def responses(self, name: str, *codes: str) -> dict[str, Any]:
+    def responses(
+        self, name: str, codes: tuple[str, ...] = ("200",), types: tuple[str, ...] = _TEXTS[:1]
+    ) -> dict[str, Any]:
         """The responses of an operation."""
         words = {"200": "OK", "201": "Created", "202": "Accepted"}
         schema: dict[str, Any] = {"schema": self.reference(name)}
         if self.is_v3:
-            schema = {"content": {"application/json": schema}}
-        found = {code: {"description": words[code], **schema} for code in codes or ("200",)}
+            schema = {"content": dict.fromkeys(types, schema)}
+        found = {code: {"description": words[code], **schema} for code in codes}
         return {**found, "401": {"description": "Unauthorized"}}
 
 
@@ -105,7 +112,12 @@ def _paths(served: ServedVersion, name: str, made: _Maker) -> Iterator[tuple[str
     verbs: dict[str, Callable[[], dict[str, Any]]] = {
         "get": lambda: made("list", f"{name}List", parameters=_LISTING),
         "post": lambda: made("create", name, body=name, parameters=_WRITING),
-        "delete": lambda: made("deletecollection", f"{META}Status", parameters=_DELETING),
+        "delete": lambda: made(
+            "deletecollection",
+            f"{META}Status",
+            body="" if made.custom else _OPTIONS,
+            parameters=_DELETING,
+        ),
     }
     wanted = {"get": "list", "post": "create", "delete": "deletecollection"}
     found = {method: verbs[method]() for method in verbs if wanted[method] in resource.verbs}
@@ -113,7 +125,11 @@ def _paths(served: ServedVersion, name: str, made: _Maker) -> Iterator[tuple[str
     named = [made.dialect.parameter("name", place="path"), *inside]
     item = f"{collection}/{{name}}"
     if "get" in resource.verbs:
-        yield item, {**_item(name, made, ""), "parameters": named}
+        whole = _item(name, made, "")
+        served_ones = {
+            method: whole[method] for method in whole if _VERBS[method] in resource.verbs
+        }
+        yield item, {**served_ones, "parameters": named}
     for subresource in served.subresources:
         definition = _SUBRESOURCES.get(subresource, "") or name
         title = subresource.capitalize()
@@ -124,6 +140,9 @@ def _paths(served: ServedVersion, name: str, made: _Maker) -> Iterator[tuple[str
             )
 
 
+_VERBS: Final = {"get": "get", "put": "update", "patch": "patch", "delete": "delete"}
+_SCALE: Final = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+_OPTIONS: Final = f"{META}DeleteOptions"
 _SUBRESOURCES: Final = {"scale": "io.k8s.api.autoscaling.v1.Scale"}
 
 
@@ -135,13 +154,14 @@ def _item(name: str, made: _Maker, suffix: str, *, whole: bool = True) -> dict[s
             "patch",
             name,
             body=f"{META}Patch",
-            types=_PATCHES[:-1] if made.custom else _PATCHES,
+            types=tuple(kind for kind in _PATCHES if not made.custom or kind != _STRATEGIC),
             suffix=suffix,
             parameters=(*_WRITING, "force"),
         ),
     }
     if whole:
-        found["delete"] = made("delete", f"{META}Status", parameters=_DELETING)
+        answer = name if made.returns_deleted else f"{META}Status"
+        found["delete"] = made("delete", answer, body=_OPTIONS, parameters=_DELETING)
     return found
 
 
@@ -161,18 +181,19 @@ class _Maker:
         resource = served.resource
         self.dialect = dialect
         self.custom = resource.strategy.custom
+        # The real server documents a Status for namespaces, which it does not answer with.
+        is_namespace = resource.qualified_name == "namespaces"
+        self.returns_deleted = resource.strategy.returns_deleted and not is_namespace
         self._kind = {
             "group": resource.group,
             "version": served.version,
             "kind": resource.kind,
         }
-        first = (resource.group or "core").partition(".")[0]
-        self._tag = f"{resource.group or 'core'}_{served.version}"
-        if not resource.strategy.custom:
-            self._tag = f"{first}_{served.version}"
+        words = re.split(r"[^A-Za-z0-9_]+", (resource.group or "core").removesuffix(".k8s.io"))
+        name = "".join(word[:1].upper() + word[1:] for word in words)
+        self._tag = f"{name[:1].lower()}{name[1:]}_{served.version}"
         place = "Namespaced" if resource.namespaced else ""
-        dots = "".join(part.capitalize() for part in first.split("-"))
-        self._title = f"{dots}{served.version.capitalize()}", place, resource.kind
+        self._title = f"{name}{served.version.capitalize()}", place, resource.kind
 
     def __call__(
         self,
@@ -180,7 +201,7 @@ class _Maker:
         answer: str,
         *,
         body: str = "",
-        types: tuple[str, ...] = ("*/*",),
+        types: tuple[str, ...] = (),
         suffix: str = "",
         parameters: tuple[str, ...] = (),
     ) -> dict[str, Any]:
@@ -191,17 +212,46 @@ class _Maker:
         prefix, part = verb, ""
         if verb == "deletecollection":
             prefix, part = "delete", "Collection"
+        consumed = types or (_TEXTS if self.custom else ("*/*",))
+        produced: tuple[str, ...] = _TEXTS
+        if not self.custom:
+            produced = (*_TEXTS, _PROTOBUF, *(_STREAMS if verb == "list" else ()))
+        codes = ("200",) if verb == "patch" and self.custom else _CODES.get(verb, ("200",))
         made: dict[str, Any] = {
+            "description": self._description(verb, suffix.lower()),
             "tags": [self._tag],
             "operationId": prefix + group + part + place + kind + suffix,
             "parameters": [self.dialect.parameter(name) for name in parameters],
-            "responses": self.dialect.responses(answer, *_CODES.get(verb, ())),
+            "responses": self.dialect.responses(answer, codes, produced),
             "x-kubernetes-action": _ACTIONS.get(verb, verb),
-            _GVK: self._kind,
+            _GVK: _SCALE if suffix == "Scale" and not self.custom else self._kind,
         }
+        if not self.dialect.is_v3:
+            made["consumes"], made["produces"] = list(consumed), list(produced)
+            made["schemes"] = ["https"]
         if body:
-            carried = self.dialect.body(body, types)
+            required = not verb.startswith("delete")
+            carried = self.dialect.body(body, consumed, required=required)
             if "body" in carried:
                 made["parameters"].insert(0, carried.pop("body"))
             made.update(carried)
         return made
+
+    def _description(self, verb: str, subresource: str) -> str:
+        kind = self._title[-1]
+        match verb:
+            case "list":
+                return f"{'list' if self.custom else 'list or watch'} objects of kind {kind}"
+            case "deletecollection":
+                return f"delete collection of {kind}"
+            case "create" | "delete":
+                return f"{verb} {_article(kind)}{kind}"
+        part = f"{subresource} of " if subresource else ""
+        return f"{'partially update' if verb == 'patch' else verb} {part}the specified {kind}"
+
+
+def _article(kind: str) -> str:
+    """The article, by the rule of k8s.io/apiserver: names that end with an s have none."""
+    if kind.endswith("s") and not kind.endswith("ss"):
+        return ""
+    return "an " if kind[:1].lower() in tuple("aeiou") else "a "

@@ -46,20 +46,28 @@ def _message(value: Mapping[str, Any], fields: _Message, extensions: int = 0) ->
 # -- values ----------------------------------------------------------------------------------
 
 
+# Fields of proto3 do not have their zero value on the wire.
+
+
 def _text(place: int, value: str) -> bytes:
-    return wire_field(place, value.encode())
+    return wire_field(place, value.encode()) if value else b""
 
 
 def _texts(place: int, values: Iterable[str]) -> bytes:
-    return b"".join(_text(place, value) for value in values)
+    return b"".join(wire_field(place, value.encode()) for value in values)
 
 
 def _whole(place: int, value: int) -> bytes:
+    return _present(place, value) if value else b""
+
+
+def _present(place: int, value: int) -> bytes:
+    """A number or a boolean of which zero is written, too."""
     return wire_tag(place, VARINT) + wire_number(int(value))
 
 
 def _double(place: int, value: float) -> bytes:
-    return wire_tag(place, FIXED64) + struct.pack("<d", value)
+    return wire_tag(place, FIXED64) + struct.pack("<d", value) if value else b""
 
 
 def _any(place: int, value: Any) -> bytes:
@@ -96,7 +104,7 @@ def _schema(place: int, value: Mapping[str, Any]) -> bytes:
 
 
 def _additional(place: int, value: Any) -> bytes:
-    return wire_field(place, _whole(2, value) if isinstance(value, bool) else _schema(1, value))
+    return wire_field(place, _present(2, value) if isinstance(value, bool) else _schema(1, value))
 
 
 def _type(place: int, value: str | list[str]) -> bytes:
