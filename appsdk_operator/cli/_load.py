@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from appsdk_operator.runtime import guarded_call
+
 if TYPE_CHECKING:
     from appsdk_operator.app import App
 
@@ -132,8 +134,15 @@ def _suggestion(error: Exception) -> str:
     """The attribute that was probably meant; in a traceback Python adds it by itself."""
     if not isinstance(error, AttributeError) or error.name is None:
         return ""
-    near = difflib.get_close_matches(error.name, dir(error.obj), 1)
-    return f". Did you mean {near[0]!r}?" if near else ""
+    # The name and the object are the user's.
+    near = guarded_call("__dir__", _nearest, error.name, error.obj, failed=lambda _: "")
+    return f". Did you mean {near!r}?" if near else ""
+
+
+def _nearest(name: str, obj: object) -> str:
+    names = dir(obj)
+    # The object has an attribute of that name if it is a slot without a value.
+    return "" if name in names else "".join(difflib.get_close_matches(name, names, 1))
 
 
 def _named(module: ModuleType, place: str, name: str) -> App:

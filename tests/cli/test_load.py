@@ -113,6 +113,20 @@ def test_a_misspelt_attribute_is_an_error_with_the_nearest_one(line: str, said: 
     assert error("one").endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def __dir__(self): raise SystemExit('no names')", "has no attribute 'size'"),
+        ("def __dir__(self): return [1, 2]", "has no attribute 'size'"),
+        ("__slots__ = ('size', 'sizes')", "has no attribute 'size'"),
+        ("def __getattr__(self, _): raise AttributeError('none', name=3)", "AttributeError: none"),
+    ],
+)
+def test_an_attribute_error_of_an_object_that_lists_no_names_is_told(text: str, said: str) -> None:
+    write("one.py", f"class Thing:\n    {text}\nThing().size\n")
+    assert error("one").endswith(said)
+
+
 def test_a_module_without_an_app_says_how_to_make_one() -> None:
     write("eight.py", "app = 'no app'\n")
     assert "eight has no App; write app = App(" in error("eight")
