@@ -555,3 +555,19 @@ def test_without_an_answer_there_is_no_status():
         watcher.delete(Object.from_dict(WIDGET, {"metadata": {"name": "a", "finalizers": [OURS]}}))
     assert raised.value.status is None
     assert raised.value.patch is None
+
+
+@pytest.mark.parametrize("form", [WATCHER, RECONCILER])
+def test_nothing_is_remembered_of_what_is_gone_once_its_clean_up_is_given_up(form: str) -> None:
+    world = World(form, retry_policy=lambda *_: None)
+    with world.simulation as simulation:
+        world.server.create("a")
+        simulation.settle()
+        world.failing.add("delete")
+        world.strip()
+        world.server.delete("a")
+        simulation.settle()
+        (target,) = simulation.controller._dispatcher.registered()
+        assert world.seen[-1] == "delete"
+        assert target.finalizer_lifecycle is not None
+        assert not target.finalizer_lifecycle._records

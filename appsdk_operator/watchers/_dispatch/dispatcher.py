@@ -688,6 +688,8 @@ class Dispatcher:
                 if not target.is_removed and not source.is_removed:
                     calls = self._calls_of(key, target)
                     calls.failed(source, request, error, plan, self._clock.monotonic())
+            if delay is None and action is _DELETE and target.finalizer_lifecycle is not None:
+                target.finalizer_lifecycle.forget(request.object)  # no further event comes
         followed: CallOutcome = "retrying" if delay is not None else "given up"
         if delay is None and isinstance(sole, TerminalError) and action is not _DELETE:
             followed = "terminal"
