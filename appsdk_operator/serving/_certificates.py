@@ -155,6 +155,8 @@ class CertificateFiles:
         self._callbacks: list[Callable[[], None]] = []
         self._callbacks_due = False
         self._signature: object = None
+        self._refused: object = None
+        """The signature of the files that could not be used, and were reported."""
         self._contents: list[bytes] = []
         self._pair: KeyPair
         self._context: ssl.SSLContext
@@ -247,7 +249,7 @@ class CertificateFiles:
                 failed=lambda _: _log.exception("a callback for a new certificate failed"),
             )
 
-    def _stat(self) -> object:
+    def _stat(self) -> list[object]:
         # The poll finds what two quick writes hide.
         return [file_signature(name) for name in self._files]
 
@@ -261,14 +263,18 @@ class CertificateFiles:
                 context = None if contents == self._contents else self._load(pair)
             except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
                 problem = self._problem(error)
-                is_news = signature != self._signature
+                is_news = signature != self._refused
+                self._refused = signature
                 with self._changed:
-                    self._signature = signature
+                    # What was missing may have been a descriptor: then the next connection's look
+                    # reads the files again.
+                    self._signature = None if _is_of_system(error, signature) else signature
                     self._reads += 1
                     self._errors += 1
                 if is_news and self._contents:
                     _log.error("%s; the certificate read before stays in use", problem)
                 return problem
+            self._refused = None
             is_change = context is not None and bool(self._contents)
             with self._changed:
                 self._signature = signature
@@ -295,3 +301,12 @@ class CertificateFiles:
         names = " and ".join(self._files)
         remedy = "check that the files are there, are PEM, and belong together"
         return f"cannot use the certificate in {names}: {error}: {remedy}"
+
+
+def _is_of_system(error: BaseException, signature: list[object]) -> bool:
+    """Whether files that are there, by their signature, could not be read or loaded."""
+    import ssl
+
+    error = error.__cause__ or error
+    is_of_content = isinstance(error, (ValueError, ssl.SSLError))
+    return not is_of_content and all(isinstance(each, tuple) for each in signature)
