@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote_plus
 
-import attrs
+import msgspec
 
 from appsdk_operator.resource import (
     FieldSelection,
@@ -17,8 +17,7 @@ from appsdk_operator.resource import (
 JSON = "application/json"
 
 
-@attrs.frozen(kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One request, with the names that error texts and metrics show."""
 
     method: str
@@ -26,8 +25,7 @@ class Request:
     path: str
     """The quoted path, without the server's own prefix."""
     query: Sequence[tuple[str, str]] = ()
-    body: bytes | None = attrs.field(default=None, repr=False)
-    """Not in the repr: it may be a Secret."""
+    body: bytes | None = None
     content_type: str = JSON
     accept: str = JSON
     verb: str = ""
@@ -54,6 +52,9 @@ class Request:
             return self.path
         query = "&".join(f"{_quoted(key)}={_quoted(value)}" for key, value in self.query)
         return f"{self.path}?{query}"
+
+    def __repr__(self) -> str:
+        return f"<request {self}>"  # no body, which may be a Secret
 
     def __str__(self) -> str:
         if not self.resource:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
+import msgspec
 
 from appsdk_operator.resource import Kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter, RetryPolicy
@@ -182,8 +183,7 @@ class ControllerOptions:
         return ControllerOptions(**merged)
 
 
-@attrs.frozen(kw_only=True)
-class ResolvedOptions:
+class ResolvedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options without None, with the built-in defaults."""
 
     max_concurrent_reconciles: int = 1
@@ -197,7 +197,7 @@ class ResolvedOptions:
     skip_name_validation: bool = False
     max_attempts: int = 0
     stop_timeout: float = 30.0
-    kind_concurrency: Mapping[str, int] = attrs.field(default=_NO_KINDS, hash=False)
+    kind_concurrency: Mapping[str, int] = _NO_KINDS
 
     @classmethod
     def of(cls, options: ControllerOptions) -> ResolvedOptions:

@@ -12,7 +12,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import Final, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.runtime.chunked import (
     FIELD,
@@ -48,15 +48,14 @@ class RequestRefused(Exception):  # noqa: N818 - it is an answer, not a failure 
         self.status = status
 
 
-@attrs.frozen
-class RequestHead:
+class RequestHead(msgspec.Struct, frozen=True):
     """The request line and the header fields of a request."""
 
     method: str
     path: str
     query_string: str
     version: str
-    headers: Headers = attrs.field(repr=False)
+    headers: Headers
     expects_continue: bool = False
     """Whether the client waits for ``100 Continue`` before it sends the body."""
     is_chunked: bool = False

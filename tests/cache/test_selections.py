@@ -74,3 +74,14 @@ def test_a_cache_selects_by_fields_what_a_server_lists(
             listed = {obj.name for obj in client.list(kind, field_selector=text)}
             found = {obj.name for obj in client.list(kind) if selection.selects(obj)}
             assert found == listed, text
+
+
+def test_selections_with_transforms_that_cannot_be_hashed_are_keys() -> None:
+    class Unhashable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __call__(self, obj: Any) -> Any:
+            return obj
+
+    first, second = (Selection(namespace="a", transform=Unhashable()) for _ in range(2))
+    assert {first: 1, second: 2}[second] == 2

@@ -50,7 +50,7 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 def test_no_option_is_forgotten_by_the_cases_of_this_file() -> None:
     names = set(attrs.fields_dict(ControllerOptions))
     assert set(CASES) == names
-    assert set(attrs.fields_dict(ResolvedOptions)) == names
+    assert set(ResolvedOptions.__struct_fields__) == names
 
 
 @pytest.mark.parametrize("name", CASES)

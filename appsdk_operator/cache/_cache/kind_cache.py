@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import final
 
-import attrs
 import msgspec
 
 from appsdk_operator.cache._cache import switchover
@@ -245,7 +244,7 @@ class KindCache:
             return ReadTarget(now.informer, asked, is_joining=now.joins and not namespace)
         part = selection
         if namespace:
-            part = attrs.evolve(selection, namespace=asked, excluded=frozenset())
+            part = msgspec.structs.replace(selection, namespace=asked, excluded=frozenset())
         for each in self.current:
             if each.selection.covers_all_of(part):
                 excluded = frozenset[str]() if asked else selection.excluded

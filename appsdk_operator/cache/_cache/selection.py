@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache._cache.options import CacheOptions, NamespaceOptions
 from appsdk_operator.cache._informer.transforms import Transform
@@ -18,8 +18,7 @@ _T = TypeVar("_T")
 _DEFAULTS = NamespaceOptions()
 
 
-@attrs.frozen(kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The objects that one informer follows: a namespace, selectors, and the form of storage."""
 
     namespace: str
@@ -27,8 +26,12 @@ class Selection:
     excluded: frozenset[str] = frozenset()
     label_selector: LabelSelector | None = None
     field_selector: FieldSelector | None = None
-    transform: Transform | None = attrs.field(default=None, hash=False)  # many cannot be hashed
+    transform: Transform | None = None
     metadata_only: bool = False
+
+    def __hash__(self) -> int:
+        # Without the transform: many cannot be hashed.
+        return hash((self.namespace, self.excluded, self.label_selector, self.field_selector))
 
     def covers(self, namespace: str) -> bool:
         """Whether objects of ``namespace`` may be part of it."""

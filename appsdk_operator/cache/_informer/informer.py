@@ -48,7 +48,9 @@ from appsdk_operator.resource import (
     LabelSelection,
     LabelSelector,
     Object,
+    field_selector_of,
     is_older_version,
+    label_selector_of,
 )
 from appsdk_operator.runtime import (
     Clock,
@@ -262,12 +264,12 @@ class Informer(Generic[SpecT, StatusT]):
         """
         options = InformerOptions(
             namespace=namespace,
-            label_selector=label_selector,
-            field_selector=field_selector,
+            label_selector=label_selector_of(label_selector),
+            field_selector=field_selector_of(field_selector),
             transform=transform,
             metadata_only=metadata_only,
             indexes=indexes,
-            resync=self.default_resync if resync is None else resync,
+            resync=checked_seconds("resync", self.default_resync if resync is None else resync),
             page_size=page_size,
             stream_first_sync=stream_first_sync,
             watch_timeout=watch_timeout,

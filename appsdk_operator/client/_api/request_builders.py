@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
+import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._request import JSON, Request
@@ -349,7 +349,7 @@ def decode_answer_of_any_kind(
         if name == "Status":
             kind = Kind(group=group, version=version, kind=name, scope=Scope.CLUSTER)
         # The uid in the request is that of the parent, or of the posted object.
-        request = attrs.evolve(request, answer_uid="")
+        request = msgspec.structs.replace(request, answer_uid="")
     return decode_answer(request, kind, body)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 from urllib.parse import urlsplit
 
-import attrs
 import msgspec
 
 from appsdk_operator.client._auth.config import ClientConfig
@@ -403,8 +402,7 @@ def _reason(error: Exception) -> str:
     return str(error).strip("'") or "the server closed the connection without an answer"
 
 
-@attrs.frozen
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """The address of an API server, and how to connect to it."""
 
     scheme: str

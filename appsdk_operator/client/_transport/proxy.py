@@ -7,17 +7,19 @@ import ipaddress
 from collections.abc import Sequence
 from urllib.parse import unquote, urlsplit
 
-import attrs
+import msgspec
 
 
-@attrs.frozen(kw_only=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """An HTTP proxy."""
 
     scheme: str
     host: str
     port: int
-    authorization: str | None = attrs.field(default=None, repr=False)
+    authorization: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<proxy {self}>"  # without the password
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-import attrs
+import msgspec
 
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._errors import (
@@ -20,8 +20,7 @@ from appsdk_operator.client._request import Request
 from appsdk_operator.runtime import Backoff
 
 
-@attrs.frozen(kw_only=True)
-class RetryRules:
+class RetryRules(msgspec.Struct, frozen=True, kw_only=True):
     """Decides whether and when a failed request is retried.
 
     * 429: always, the server refused before it began; but not where a disruption budget forbids an
@@ -47,7 +46,7 @@ class RetryRules:
     max_wait: float
     """The maximum wait in seconds, except for up to a second of jitter on a time that the server
     named."""
-    rng: random.Random = attrs.field(factory=random.Random, repr=False)
+    rng: random.Random = msgspec.field(default_factory=random.Random)
 
     @classmethod
     def of(cls, config: ClientConfig, *, rng: random.Random) -> RetryRules:
