@@ -252,11 +252,16 @@ def test_a_generation_that_comes_during_a_failing_call_starts_anew(make: Any) ->
     assert rig.due_in == 1.0
 
 
-def test_a_state_that_cannot_be_read_leaves_the_plan_as_it_is(make: Any) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("no store"), SystemExit("no store"), GeneratorExit()]
+)
+def test_a_state_that_cannot_be_read_leaves_the_plan_as_it_is(
+    make: Any, error: BaseException
+) -> None:
     rig = make(*[FAIL] * 9)
 
     def find(name: str, namespace: str) -> Any:
-        raise RuntimeError("no store")
+        raise error
 
     rig.controller._finders[:] = [find]
     rig.add(KEY)

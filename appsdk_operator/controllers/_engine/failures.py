@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, final
@@ -80,12 +79,23 @@ def object_state(
     state: object = _UNKNOWN
     for find in finders:
         # A source of the user's may have that method for something else.
-        with contextlib.suppress(Exception):
-            obj = find(request.name, request.namespace)
-            if obj is not None:
-                return obj.uid, obj.generation, obj.is_deleting
+        found: object = guarded_call(
+            "find",
+            find,
+            request.name,
+            request.namespace,
+            failed=lambda _: _UNKNOWN,
+            check=_compared,
+        )
+        if found is None:
             state = None
+        elif found is not _UNKNOWN:
+            return found
     return state
+
+
+def _compared(obj: Object | None) -> object:
+    return None if obj is None else (obj.uid, obj.generation, obj.is_deleting)
 
 
 def sole_error(error: BaseException) -> BaseException:
