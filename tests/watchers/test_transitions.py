@@ -379,6 +379,10 @@ def play(form: str, beginning: tuple[str, ...], fates: list[str], steps: list[st
 # It is deleted while add runs, and a resync comes before the event of that.
 @example(form="watcher", beginning=(), fates=["ok", "delete"], steps=["handle", "resync"])
 @example(form="watcher", beginning=(MARK,), fates=["delete"], steps=["handle", "resync"])
+# No event shows the finalizer, which another client takes off before the deletion.
+@example(
+    form="watcher", beginning=(MARK,), fates=[], steps=["handle", "strip", "delete", "compact"]
+)
 def test_whatever_fails_no_object_goes_without_its_clean_up(
     form: str, beginning: tuple[str, ...], fates: list[str], steps: list[str]
 ) -> None:

@@ -266,9 +266,9 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
 
     def _gone(self, record: Record, obj: Object) -> tuple[Record, Step]:
         if record.written is not None:
-            # No event has shown the finalizer that we wrote: who removed it was not seen.
-            is_unprotected = record.is_unprotected or not obj.is_deleting
-            record = replace(record, written=None, is_unprotected=is_unprotected)
+            # No event has shown the finalizer that we wrote: another client removed it, as our
+            # clean-up would have left a record of its own.
+            record = replace(record, written=None, is_unprotected=True)
         is_held = not obj.is_deleting and bool(self.names.ours(obj, record))
         if record.unwritten is _DELETE or not (is_held or record.is_unprotected):
             return NEW, None
