@@ -102,6 +102,7 @@ def errors(test: str) -> str:
 REQUESTS = "as any client: " + errors("a_request_and_a_batch_handler_of_an_informer")
 TO_THE_CALLER = "called within the call of the user, who gets what it raises"
 A_PART = "a part of the kit, or one that a user writes in its place: its errors are the run's"
+WITHIN = "called within a call that passes on what it raises, as any of its kind: "
 OF_TESTS = "for tests, which see what it raises"
 CASES: dict[str, str] = {
     # What is everywhere.
@@ -120,19 +121,23 @@ CASES: dict[str, str] = {
     "app.App(paused)": values("the_options_of_an_app"),
     "app.App(handled_states)": values("the_options_of_an_app"),
     "app.App(error_handler)": values("the_options_of_an_app"),
+    "app.App.background(*)": values("a_background_function"),
     "app.App.*(where)": values("the_options_of_an_app"),
     "app.App.*(when)": values("the_options_of_an_app"),
     "app.App.*(retry)": values("the_options_of_an_app"),
     "app.Filtered(*)": values("the_options_of_a_controller"),
     "app.App.*(watches)": values("the_options_of_an_app"),
     "app.App.index(function)": values("the_options_of_an_app"),
-    "app.App.background(*)": values("a_background_function"),
     "app.App.every(*)": errors("a_timer_of_an_app"),
     "app.App.lifespan(*)": values("a_lifespan"),
     "app.App.task(*)": errors("a_runnable_of_a_manager_ends_it_with_its_own_error"),
     "app.App.check(*)": values("a_health_check"),
+    "app.App.on_sync(decorated)": (
+        "called where on_add is, at the first event of an object: "
+        + values("the_options_of_an_app")
+    ),
     "app.App.on_*(decorated)": values("the_options_of_an_app"),
-    "app.App.*reconciler(decorated)": values("the_options_of_a_controller"),
+    "app.App.*reconciler(decorated)": values("the_options_of_an_app"),
     "app.App.default(*)": values("a_function_of_a_webhook"),
     "app.App.validate(*)": values("a_function_of_a_webhook"),
     "app.App.convert(*)": values("a_converter"),
@@ -216,8 +221,8 @@ CASES: dict[str, str] = {
     "resource.convert_parts(*)": values("a_converter"),
     "runtime.ManualClock.add_alarm(alarm)": OF_TESTS,
     "runtime.Metrics.add_source(source)": values("a_source_of_metrics_hides_no_other_one"),
-    "runtime.MaxOf(limiters)": values("the_options_of_a_controller"),
-    "runtime.TenacityRetry(*)": values("the_options_of_an_informer_controller"),
+    "runtime.MaxOf(limiters)": WITHIN + values("the_options_of_a_controller"),
+    "runtime.TenacityRetry(*)": WITHIN + values("the_options_of_an_informer_controller"),
     "runtime.StopSignal.on_set(callback)": values("a_callback_of_a_stop_signal"),
     "runtime.StillRunning(running)": "the kit gives it functions of its own",
     "runtime.WorkQueue(*)": "the machinery of controllers gives it functions of its own",

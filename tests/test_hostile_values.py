@@ -195,7 +195,16 @@ def of_app(option: str, function: Misbehaving, seen: set[str]) -> App:
     if option == "index":
         app.index(ConfigMap, "hostile", function)
     given = {option: function} if option in ("where", "when", "retry") else {}
-    if option in ("when", "store"):
+    if option in ("on_update", "on_delete"):
+        app.on_add(ConfigMap)(see)
+        getattr(app, option)(ConfigMap)(function)
+    elif option in ("reconciler", "object_reconciler"):
+        app.on_add(ConfigMap)(see)
+        getattr(app, option)(ConfigMap, name="hostile")(function)
+    elif option.startswith("every"):
+        app.on_add(ConfigMap)(see)
+        app.every(0.001, ConfigMap, **{option.split()[1]: function})(fails)
+    elif option in ("when", "store"):
         app.on_update(ConfigMap, **given)(lambda old, new: see(new))
         app.on_add(ConfigMap)(see)
     elif option == "on_add":
@@ -218,7 +227,8 @@ def of_app(option: str, function: Misbehaving, seen: set[str]) -> App:
     "option",
     [
         *("where", "when", "retry", "paused", "error_handler", "index", "load", "store", "on_add"),
-        "watches",
+        *("on_update", "on_delete", "reconciler", "object_reconciler"),
+        *("every where", "every retry", "watches"),
     ],
 )
 def test_the_options_of_an_app(misbehaving: Make, option: str, client: Any) -> None:
@@ -229,10 +239,16 @@ def test_the_options_of_an_app(misbehaving: Make, option: str, client: Any) -> N
         "paused": lambda obj: False,
         "index": lambda obj: ["a"],
         "watches": lambda obj: [],
+        "every where": lambda obj: True,
+        "every retry": lambda error, attempt: 0.001,
     }
     function, seen = misbehaving(work.get(option, lambda *_: None)), set[str]()
     app = of_app(option, function, seen)
     with running(app.manager(client)):
+        if option == "on_delete":
+            eventually(lambda: seen >= set(NAMES), 30)
+            for name in NAMES[8:]:
+                client.delete(ConfigMap, name, namespace="default")
         goes_on(client, function, seen)
 
 
