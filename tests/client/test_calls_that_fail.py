@@ -7,9 +7,11 @@ import errno
 import itertools
 import os
 import socket
+import tempfile
 import threading
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +22,10 @@ from appsdk_operator import MergePatch, MutableObject, kinds
 from appsdk_operator.cache import Informer
 from appsdk_operator.cache._informer.watch_state import WatchBackoff
 from appsdk_operator.client import AlreadyExists, Client, ClientConfig, TransportError
+from appsdk_operator.client._auth import config_files
+from appsdk_operator.client._auth.credentials import TokenFile
 from appsdk_operator.client._transport import connection
-from appsdk_operator.runtime import Metrics
+from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import APIServer, running
 from tests.hypothesis_profiles import scaled
 from tests.waiting import eventually
@@ -143,3 +147,41 @@ def test_a_system_call_that_fails_costs_a_request_and_no_event(
             eventually(lambda: "last" in seen, 20)
         assert len(failed) <= 1
     assert [each for each in calls.sockets if each.fileno() != -1] == []
+
+
+@settings(max_examples=scaled(20), deadline=None)
+@given(
+    st.sampled_from(["stat", "open"]),
+    st.integers(1, 4),
+    st.sampled_from([errno.EMFILE, errno.EACCES, errno.ENOENT, errno.EIO]),
+)
+def test_a_token_file_that_cannot_be_read_for_a_moment_leaves_the_token_in_use(
+    name: str, number: int, code: int
+) -> None:
+    clock, left = ManualClock(), [number]
+
+    def noted(call: Any) -> Any:
+        def called(*args: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if not left[0]:
+                raise OSError(code, os.strerror(code))
+            return call(*args, **options)
+
+        return called
+
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        path = Path(folder) / "token"
+        path.write_text("one")
+        token = TokenFile(str(path), clock=clock)
+        assert token.authorization() == "Bearer one"
+        if name == "stat":
+            patched.setattr(os, "stat", noted(os.stat))
+        else:
+            patched.setattr(config_files, "open", noted(open), raising=False)
+        path.write_text("another")
+        for _ in range(3):
+            clock.advance(3600.0)
+            assert token.authorization() in ("Bearer one", "Bearer another")
+        patched.undo()
+        clock.advance(3600.0)
+        assert token.authorization() == "Bearer another"
