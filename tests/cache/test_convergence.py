@@ -208,11 +208,11 @@ class ModelServer:
             if not self.streams:
                 raise answer(422)
             assert resource_version == ""
-            return Stream(self, self._streamed_list())
+            return Stream(self, self._streamed_list(), is_list=True)
         if int(resource_version) < self.compacted:
             raise REFUSALS[Fault.EXPIRED]
         assert int(resource_version) <= self.revision
-        return Stream(self, self._news(int(resource_version)))
+        return Stream(self, self._news(int(resource_version)), is_list=False)
 
     def _streamed_list(self) -> Iterator[bytes]:
         if self.plan.fault is Fault.PLAIN_BOOKMARK:
@@ -244,9 +244,10 @@ class ModelServer:
 
 
 class Stream:
-    def __init__(self, server: ModelServer, lines: Iterator[bytes]) -> None:
+    def __init__(self, server: ModelServer, lines: Iterator[bytes], *, is_list: bool) -> None:
         self._server = server
         self._lines = lines
+        self._is_list = is_list
 
     def __enter__(self) -> Self:
         return self
@@ -287,7 +288,8 @@ class Stream:
             return [error_line(410, "Expired")]
         if fault is Fault.INTERNAL_EVENT:
             return [error_line(500, "InternalError")]
-        if fault is Fault.REPLAY and self._server.history:
+        # A streamed list may go back, as after a restore, and then shows each object once.
+        if fault is Fault.REPLAY and self._server.history and not self._is_list:
             _, type_, obj = self._server.history[0]
             return [line(type_, obj)]
         return []

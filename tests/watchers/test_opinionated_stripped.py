@@ -168,6 +168,15 @@ def test_so_is_one_of_which_the_strip_and_the_deletion_came_in_one(world):
     assert world.seen == ["add", "delete"]
 
 
+def test_so_is_one_that_is_stripped_during_its_deletion(world):
+    world.server.create("a")
+    world.simulation.settle()
+    world.server.delete("a")
+    world.strip()
+    world.simulation.settle()
+    assert world.seen == ["add", "delete"]
+
+
 def test_so_is_one_that_was_stripped_while_no_process_ran(world):
     world.server.create("a")
     world.server.create("b")

@@ -85,6 +85,7 @@ class Model:
     """The call that failed: with the state before, and after; None as the latter: it is gone."""
     lifecycle: Any = None
     last: Object = attrs.field(init=False)
+    shows_last: bool = True
     is_calm: bool = False
     begun: bool = False
     added: bool = False
@@ -113,6 +114,7 @@ class Model:
     def change(self) -> Object:
         self.version += 1
         self.last = made = self.now()
+        self.shows_last = True
         if self.is_deleting and not self.finalizers:
             self.is_there = False
             self.events.append(None)
@@ -199,7 +201,8 @@ class Model:
             self.change()
 
     def compact(self) -> None:
-        """The watch breaks: a list shows the newest state alone."""
+        """The watch breaks: a list shows the newest state alone, or that the object is gone."""
+        self.shows_last &= len(self.events) < 2
         del self.events[:-1]
         if self.events == [None] and self.seen is None:
             self.events.clear()
@@ -250,8 +253,9 @@ class Model:
             new = self.events.pop(0)
             old, self.seen = self.seen, new
             if new is None:
-                # The last state that was stored, or seen; the server tells either.
-                self.call(self.last if old is None or self.version % 2 else old, None)
+                # The last state that was stored, if a watch shows it, or that was seen.
+                shows_last = self.shows_last and self.version % 2
+                self.call(self.last if old is None or shows_last else old, None)
             elif self.form == "caller":
                 if old is not None:
                     self.lifecycle.note_change(old, new)

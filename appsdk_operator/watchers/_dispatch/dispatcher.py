@@ -175,8 +175,8 @@ class Dispatcher:
     def is_known(self, key: DeliveryKey, event: Event) -> bool:
         """Whether a waiting event must not be merged with later ones.
 
-        So are the creation of an object that was handled before this process, and an update that
-        takes a finalizer off.
+        So are the creation of an object that was handled before this process, an update that takes
+        a finalizer off, and one that asks for the clean-up.
         """
         return any(target.must_see(event) for target in self._registered.items(key.source.kind))
 

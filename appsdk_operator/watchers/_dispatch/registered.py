@@ -184,7 +184,12 @@ class RegisteredTarget:
         try:
             if event.action is _CREATE:
                 return lifecycle.is_handled(event.object)
-            return event.old is not None and lifecycle.is_stripped(event.old, event.object)
+            # A clean-up is due before the deletion, which may come from another client that takes
+            # the finalizer off meanwhile.
+            return event.old is not None and (
+                lifecycle.is_stripped(event.old, event.object)
+                or (event.object.is_deleting and lifecycle.is_handled(event.object))
+            )
         except DecodeError:
             return True  # nobody knows
 
