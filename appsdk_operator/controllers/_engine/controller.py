@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, final
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import controller_names
 from appsdk_operator.controllers._checks import check_name, check_source, checked_reconciler
+from appsdk_operator.controllers._engine.chain import ReconcileChain, may_chain
 from appsdk_operator.controllers._engine.context import call_describer
 from appsdk_operator.controllers._engine.run import ControllerRun
 from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions, group_kind
@@ -502,6 +503,12 @@ class Controller(Generic[R]):
     def _work(self, run: ControllerRun[R], spares: SpareWorkers) -> None:
         queue, handle, has_stopped = run.queue, run.runner.handle, self._own.is_set
         with self._loop.bound(), self.activity.entered():
+            chain: ReconcileChain[R] | None = None
+            if may_chain(self._reconcile, queue.rate_limiter):
+                chain = ReconcileChain(
+                    run.runner, self._loop, lambda: has_stopped() or spares.has_replaced
+                )
+                handle = chain.handle
             item = queue.get()
             while item is not None:
                 is_over = True
@@ -513,6 +520,8 @@ class Controller(Generic[R]):
                             self._own.set()
                         is_over = spares.have_replaced_me()
                 finally:
+                    if chain is not None:
+                        item = chain.take(item)
                     # Last: after this another worker may get the request.
                     if is_over:
                         queue.done(item.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar, final
 
 from appsdk_operator.controllers._engine.context import ReconcileContext, current, log_fields
@@ -112,10 +112,12 @@ class ReconcileRunner(Generic[R]):
         self._reconcile = reconcile
         self.callback = callback_name(reconcile)
         """The name of the reconciler, for logs."""
-        self._queue = queue
+        self.queue: WorkQueue[R] = queue
+        """The queue."""
         self._metrics = metrics
         self._stop = stop
-        self._clock = clock
+        self.clock: Clock = clock
+        """The clock of all times."""
         self._limit = options.reconcile_timeout or None
         if self._limit is not None:
             activity.monitor.name_limit(self._limit)
@@ -132,7 +134,8 @@ class ReconcileRunner(Generic[R]):
             log=self._failure_log,
         )
         self._given_up: dict[R, str] = {}
-        self._activity = activity
+        self.activity: ActivityLog = activity
+        """The log of its calls."""
         self._slots = activity.slots
         self._hot_loops = HotLoops(_log, name, kind, filter_hint="the predicate generation_changed")
 
@@ -163,7 +166,7 @@ class ReconcileRunner(Generic[R]):
             The bug that has to end the controller; None if it continues.
         """
         request = item.key
-        clock = self._clock
+        clock = self.clock
         started = clock.monotonic()
         self._hot_loops.note(request, started)
         attempt, max_attempts = 0, self._max_attempts
@@ -188,7 +191,7 @@ class ReconcileRunner(Generic[R]):
         outcome: Result | None = None
         failure: BaseException | None = None
         thread = threading.get_ident()
-        activity = self._activity
+        activity = self.activity
         slot = self._slots.get(thread) or activity.slot(thread)
         slot.started = started
         slot.limited = context
@@ -223,6 +226,76 @@ class ReconcileRunner(Generic[R]):
         finally:
             failure = None  # its traceback holds this frame, which would hold it in turn
 
+    # For chains, which take handle() apart. It has these steps itself, as a call of each would
+    # cost every reconcile that does nothing.
+
+    def begin(self, item: QueueItem[R]) -> ReconcileContext:
+        """The context of a reconcile that begins now."""
+        request = item.key
+        started = self.clock.monotonic()
+        self._hot_loops.note(request, started)
+        attempt, max_attempts = 0, self._max_attempts
+        if self._given_up:
+            self._given_up.pop(request, None)
+        series = self._failures.get(request)
+        if series is not None:
+            attempt, max_attempts = self._attempt_of(request, series, started)
+        return ReconcileContext(
+            self._name,
+            self._kind,
+            request,
+            reasons=item.reasons,
+            priority=item.priority,
+            attempt=attempt,
+            max_attempts=max_attempts,
+            started=started,
+            limit=self._limit,
+            stop=self._stop,
+            clock=self.clock,
+        )
+
+    def note_begin(self, context: ReconcileContext) -> None:
+        """Log it, if that is asked for."""
+        if _log.logger.isEnabledFor(logging.DEBUG):
+            self._log_begin(context)
+
+    def has_to_log(self) -> bool:
+        """Whether a reconcile that succeeds, or the one that follows, is logged."""
+        return _log.logger.isEnabledFor(logging.DEBUG) or bool(self._failure_log.failing.calls)
+
+    def coroutine(self, request: R) -> Coroutine[Any, Any, Any]:
+        """A coroutine that calls an ``async def`` reconciler."""
+        return _called(self._reconcile, request)
+
+    def end_of(
+        self,
+        item: QueueItem[R],
+        context: ReconcileContext,
+        slot: CallSlot,
+        outcome: Result | None = None,
+        error: BaseException | None = None,
+    ) -> BaseException | None:
+        """Act on the end of a reconcile; returns what :meth:`handle` does."""
+        failure = None if error is None else with_class(error)
+        if failure is not None:
+            explain_frozen(failure)
+            if context.is_own_time_out and is_cancelled(failure):
+                failure = context.exceeded(self.callback, self.clock.monotonic())
+        slot.trigger = slot.limited = None
+        ended = self.clock.monotonic()
+        is_timeout = self._limit is not None and self.activity.monitor.has_exceeded(context, ended)
+        context.end()
+        seconds = ended - context.started
+        try:
+            if failure is not None:
+                return self._failed(item, context, failure, seconds, is_timeout, slot)
+        finally:
+            failure = error = None  # its traceback holds this frame, which would hold it in turn
+        self._succeeded(item, context, outcome, seconds, is_timeout)
+        if slot.is_noted or context.started >= self.activity.skip_until:
+            self._record(slot, context, outcome, seconds)
+        return None
+
     def _attempt_of(self, request: R, series: FailureSeries, now: float) -> tuple[int, int]:
         """The attempt number of a call after failures, and the limit that applies to it."""
         if series.is_over(object_state(request, self._finders)):
@@ -236,7 +309,7 @@ class ReconcileRunner(Generic[R]):
     ) -> None:
         again_after = None if outcome is None else outcome.requeue_after
         followed: CallOutcome = "done" if again_after is None else "requeued"
-        self._activity.end(slot, context, seconds, followed, again_after)
+        self.activity.end(slot, context, seconds, followed, again_after)
 
     def _outcome(self, returned: Any) -> Result | None:
         if inspect.isawaitable(returned):
@@ -247,8 +320,17 @@ class ReconcileRunner(Generic[R]):
                 # Needed if the loop was closed and never awaited it; harmless otherwise.
                 if inspect.iscoroutine(coroutine):
                     coroutine.close()
-            if isinstance(returned, _Raised):
-                raise returned.error
+        return self.checked(returned)
+
+    def checked(self, returned: Any) -> Result | None:
+        """What a reconcile has returned.
+
+        Raises:
+            TypeError: it is no result.
+            BaseException: what a coroutine raised to end the program.
+        """
+        if isinstance(returned, _Raised):
+            raise returned.error
         if returned is None or isinstance(returned, Result):
             return returned
         raise wrong_outcome(f"the reconciler of controller {self._name}", returned)
@@ -270,7 +352,7 @@ class ReconcileRunner(Generic[R]):
         result = "success"
         if outcome is not None and outcome.requeue_after is not None:
             result = "requeue_after"
-            self._queue.add(
+            self.queue.add(
                 item.key,
                 priority=item.priority if outcome.priority is None else outcome.priority,
                 after=outcome.requeue_after,
@@ -291,7 +373,7 @@ class ReconcileRunner(Generic[R]):
         if is_unfollowed(error, item.key, self._kind):
             self._log_unfollowed(context, error)
             self._succeeded(item, context, None, seconds, is_timeout)
-            self._activity.end(slot, context, seconds)
+            self.activity.end(slot, context, seconds)
             return None
         series = self._failures.get(item.key)
         is_early = series is not None and series.is_early(context.started)
@@ -307,7 +389,7 @@ class ReconcileRunner(Generic[R]):
             self._retry.forget(item.key)
             self._given_up[item.key] = error_text(error)
         elif delay is not None:
-            self._queue.add(
+            self.queue.add(
                 item.key,
                 priority=item.priority,
                 after=delay,
@@ -323,7 +405,7 @@ class ReconcileRunner(Generic[R]):
         followed: CallOutcome = "fatal" if is_fatal else "given up" if gives_up else "retrying"
         if gives_up and isinstance(error, TerminalError):
             followed = "terminal"
-        self._activity.end(slot, context, seconds, followed, delay, FailureCause(error))
+        self.activity.end(slot, context, seconds, followed, delay, FailureCause(error))
         self._log_failure(context, error, delay, seconds, count)
         return failure if is_fatal else None
 
@@ -340,7 +422,7 @@ class ReconcileRunner(Generic[R]):
 
         None: the request is given up.
         """
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         asked = requested_delay(error)
         if asked is not None:
             if series is not None:
@@ -442,6 +524,14 @@ class _Raised:
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
+
+
+async def _called(reconcile: Callable[[R], Any], request: R) -> Any:
+    """Call an ``async def`` reconciler, and await it; before it begins, there is none to close."""
+    try:
+        return await reconcile(request)
+    except (SystemExit, KeyboardInterrupt) as error:
+        return _Raised(error)
 
 
 async def _awaited(awaitable: Any) -> Any:

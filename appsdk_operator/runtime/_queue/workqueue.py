@@ -325,6 +325,27 @@ class WorkQueue(Generic[K]):
                 self._retire()
         return item
 
+    def exchange(self, key: K) -> QueueItem[K] | None:
+        """:meth:`done` and :meth:`get` in one if a key is ready; else nothing, and no wait.
+
+        Returns:
+            The next key; None: ``key`` is still the caller's, who says :meth:`done` later.
+        """
+        lock = self._lock
+        if not lock.acquire(False):
+            self._take_turn()
+        try:
+            now = self._clock.monotonic()
+            if self._is_shut_down or self.is_held or not self._state.has_ready(now):
+                return None
+            self._unlock(key, now)
+            item = self._hand_out(now)  # perhaps the same key, which was added meanwhile
+            if self._sleepers:
+                self._pass_on(now)
+            return item
+        finally:
+            lock.release()
+
     def _next_after(self, key: K) -> QueueItem[K] | None:
         now = self._clock.monotonic()
         self._unlock(key, now)

@@ -8,7 +8,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 from appsdk_operator.runtime._environment import entered_environment, thread_clock
 from appsdk_operator.runtime._logs.loggers import get_logger
@@ -33,8 +33,10 @@ _LOOK_EVERY = 30.0
 """The longest pause in seconds between two looks by a thread that waits for a coroutine."""
 _MOST_PLACES = 100
 """Places in the code of which one loop warns."""
-_awaited: dict[int, AwaitedCoroutine[Any]] = {}
+_awaited: dict[int, AwaitedCoroutine[Any] | _Link] = {}
 """The coroutine that a thread waits for in :meth:`LoopThread.run`, by the thread's ident."""
+Following: TypeAlias = Callable[[Any], tuple[contextvars.Context, Coroutine[Any, Any, Any]] | None]
+"""Called in the loop's thread with what a coroutine has returned; what it returns runs next."""
 _bound = threading.local()
 _owner: contextvars.ContextVar[object] = contextvars.ContextVar("owner_of_thread", default=None)
 _origin: contextvars.ContextVar[contextvars.Context | None] = contextvars.ContextVar(
@@ -165,8 +167,14 @@ class LoopThread:
         self._is_closed = False
         self._has_to_end = False
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], *, following: Following | None = None) -> T:
         """Run ``coroutine`` on the loop; returns its result or raises its error.
+
+        Args:
+            coroutine: the coroutine.
+            following: called once it has returned, and has not been cancelled. It may return
+                another one, which runs in that context, and whose end is as this one's. So the
+                calling thread waits for several, at the cost of one wait.
 
         Raises:
             RuntimeError: the caller runs in the loop's thread, or that cannot be started; the next
@@ -174,16 +182,21 @@ class LoopThread:
             OSError: there is no file descriptor for it; the same.
             concurrent.futures.CancelledError: the loop was closed, before or meanwhile.
         """
-        return self.wait_for(self.begin(coroutine))
+        return self.wait_for(self.begin(coroutine, following=following))
 
     def begin(
-        self, coroutine: Coroutine[Any, Any, T], *, may_lend: bool = False
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        *,
+        may_lend: bool = False,
+        following: Following | None = None,
     ) -> AwaitedCoroutine[T]:
         """Begin to run a coroutine, for which the same thread then calls :meth:`wait_for`.
 
         Args:
             coroutine: the coroutine.
             may_lend: whether that is given a ``lend``.
+            following: as for :meth:`run`.
 
         Raises:
             RuntimeError, OSError, concurrent.futures.CancelledError: as :meth:`run`.
@@ -204,7 +217,11 @@ class LoopThread:
                 raise
             # Before it begins: from then on it can be cancelled.
             awaited = AwaitedCoroutine(coroutine, loop, tells_when_waiting=may_lend)
-            _awaited[threading.get_ident()] = awaited
+            thread = threading.get_ident()
+            if following is None:
+                _awaited[thread] = awaited
+            else:
+                awaited.chain(thread, self._unless_closed(following))
             awaited.schedule()
         return awaited
 
@@ -223,7 +240,10 @@ class LoopThread:
         try:
             return self._result_of(awaited, lend)
         finally:
-            del _awaited[threading.get_ident()]
+            _awaited.pop(threading.get_ident(), None)
+
+    def _unless_closed(self, following: Following) -> Following:
+        return lambda outcome: None if self._is_closed else following(outcome)
 
     def _start(self) -> asyncio.AbstractEventLoop:
         """Start the loop in its thread; the lock is held."""
@@ -376,13 +396,14 @@ class LoopPart:
         self._running: dict[AwaitedCoroutine[Any], None] = {}
         self._is_closed = False
 
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T], *, following: Following | None = None) -> T:
         """As :meth:`LoopThread.run`."""
         with self._changed:
             if self._is_closed:
                 coroutine.close()
                 raise _cancelled("the controller has stopped")
-            awaited = self._loop.begin(coroutine, may_lend=self._lend is not None)
+            may_lend = self._lend is not None
+            awaited = self._loop.begin(coroutine, may_lend=may_lend, following=following)
             self._running[awaited] = None
         try:
             return self._loop.wait_for(awaited, self._lend)
@@ -417,15 +438,21 @@ class LoopPart:
 
 @final
 class AwaitedCoroutine(Generic[T]):
-    """A coroutine that a thread waits for, which another one may cancel."""
+    """A coroutine that a thread waits for, which another one may cancel.
+
+    With :meth:`chain` it stands for several, one after the other: :meth:`cancel` ends them all.
+    """
 
     __slots__ = (
         "_error",
+        "_following",
         "_has_ended",
         "_is_cancelled",
+        "_link",
         "_outcome",
         "_task",
         "_tells_when_waiting",
+        "_thread",
         "changed",
         "coroutine",
         "loop",
@@ -448,6 +475,14 @@ class AwaitedCoroutine(Generic[T]):
         self._tells_when_waiting = tells_when_waiting
         self._outcome: Any = None
         self._error: BaseException | None = None
+        self._following: Following | None = None
+        self._thread = 0
+        self._link: _Link | None = None
+
+    def chain(self, thread: int, following: Following) -> None:
+        """Before it begins: go on with the coroutines of ``following``, for ``thread``."""
+        self._following, self._thread = following, thread
+        self._link = _awaited[thread] = _Link(self, self.coroutine)
 
     def schedule(self) -> None:
         """Begin it on the loop, with the context variables of the caller."""
@@ -506,19 +541,61 @@ class AwaitedCoroutine(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
+    def cancel_link(self, link: _Link) -> None:
+        """Cancel one of several, in the loop's thread, unless it is over."""
+        if self._link is link:
+            self._cancel()
+
+    def _goes_on(self, outcome: Any) -> bool:
+        """Begin what follows; False: nothing does."""
+        following = self._following
+        if following is None or self._is_cancelled:
+            return False
+        # Before the next call can be seen: who ends that at its limit must not find this one, whose
+        # cancellation would come to nothing.
+        self._task = self._link = None
+        _awaited.pop(self._thread, None)
+        try:
+            found = following(outcome)
+            if found is None:
+                return False
+            context, self.coroutine = found
+            self._link = _awaited[self._thread] = _Link(self, self.coroutine)
+            context.run(self._begin)
+        except BaseException as error:
+            self._end(None, error)
+        return True
+
     def _ended(self, task: asyncio.Task[T]) -> None:
         if task.cancelled():
             self.coroutine.close()  # if it never began
             self._end(None, _cancelled("the coroutine was cancelled"))
         elif (error := task.exception()) is not None:
             self._end(None, error)
-        else:
-            self._end(task.result(), None)
+        elif not self._goes_on(outcome := task.result()):
+            self._end(outcome, None)
 
     def _end(self, outcome: T | None, error: BaseException | None) -> None:
         self._task = None  # which refers to this in turn
         self._outcome, self._error, self._has_ended = outcome, error, True
         self.changed.open()
+
+
+@final
+class _Link:
+    """One of several coroutines that a thread waits for; what is cancelled is only this one."""
+
+    __slots__ = ("_chain", "coroutine")
+
+    def __init__(self, chain: AwaitedCoroutine[Any], coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._chain = chain
+        self.coroutine = coroutine
+
+    def cancel(self) -> None:
+        """Cancel it, from any thread, unless it is over."""
+        chain = self._chain
+        with contextlib.suppress(RuntimeError):  # a closed loop has cancelled it
+            chain.loop.call_soon_threadsafe(chain.cancel_link, self)
 
 
 def _cancelled(text: str) -> Exception:
@@ -545,7 +622,7 @@ def callback_place(thread: int) -> str:
     return present_place(thread) if awaited is None else awaiting_place(awaited.coroutine)
 
 
-def awaited_by(thread: int) -> AwaitedCoroutine[Any] | None:
+def awaited_by(thread: int) -> AwaitedCoroutine[Any] | _Link | None:
     """The coroutine that a thread waits for on an event loop's thread; None: for none."""
     return _awaited.get(thread)
 
