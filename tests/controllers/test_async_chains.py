@@ -22,9 +22,10 @@ from appsdk_operator.runtime import (
     LoopThread,
     RequestRecord,
     WorkQueue,
+    awaited_by,
 )
-from appsdk_operator.runtime._threading.threads import awaited_by
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, plain_limiter
+from tests.hypothesis_profiles import scaled
 from tests.waiting import eventually
 
 _left_behind: contextvars.ContextVar[str] = contextvars.ContextVar("left_behind", default="")
@@ -78,7 +79,7 @@ _DEEDS = st.sampled_from(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 @given(
     deeds=st.lists(_DEEDS, min_size=1, max_size=30),
     workers=st.integers(1, 3),
