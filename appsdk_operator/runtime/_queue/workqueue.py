@@ -329,7 +329,7 @@ class WorkQueue(Generic[K]):
         """:meth:`done` and :meth:`get` in one if a key is ready; else nothing, and no wait.
 
         Returns:
-            The next key; None: ``key`` is still the caller's, who says :meth:`done` later.
+            The next key, or None. Then ``key`` is still the caller's, who says :meth:`done` later.
         """
         lock = self._lock
         if not lock.acquire(False):

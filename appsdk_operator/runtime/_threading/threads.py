@@ -589,7 +589,7 @@ class _Link:
 
     def __init__(self, chain: AwaitedCoroutine[Any], coroutine: Coroutine[Any, Any, Any]) -> None:
         self._chain = chain
-        self.coroutine = coroutine
+        self.coroutine: Coroutine[Any, Any, Any] = coroutine
 
     def cancel(self) -> None:
         """Cancel it, from any thread, unless it is over."""
