@@ -24,7 +24,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import RealClock
-from appsdk_operator.testing import ControlPlane, ControlPlaneError
+from appsdk_operator.testing import ControlPlane, ControlPlaneError, LoggedRequest
 from appsdk_operator.testing._control_plane import control_plane
 from tests.waiting import eventually
 
@@ -281,7 +281,13 @@ def test_requests_are_in_the_audit_log(plane: ControlPlane) -> None:
             client.create(MutableObject.new(CONFIG_MAP, "seen", namespace="default"))
         with client.watch(CONFIG_MAP, namespace="default", timeout=1):
             pass
-    found = [request for request in plane.requests if request.user_agent == "me/1.0"]
+
+    def written() -> list[LoggedRequest]:
+        return [request for request in plane.requests if request.user_agent == "me/1.0"]
+
+    # The server writes a request down once it has ended there, which may be after it has for us.
+    assert eventually(lambda: len(written()) == 3)
+    found = written()
     assert [(r.user, r.verb, r.method, r.namespace, r.status) for r in found] == [
         ("admin", "create", "POST", "default", 201),
         ("admin", "create", "POST", "default", 409),

@@ -409,7 +409,10 @@ class ControlPlane:
 
     @property
     def requests(self) -> list[LoggedRequest]:
-        """The requests so far, oldest first, the server's own too; with ``audit=True`` only."""
+        """The requests so far, oldest first, the server's own too; with ``audit=True`` only.
+
+        The server logs a request when it has ended there, so the last ones may come a moment later.
+        """
         from appsdk_operator.testing._control_plane.audit import AuditLog
 
         return AuditLog(self.audit_log).since()
