@@ -730,6 +730,7 @@ class KindFunctions:
         recording.sent = None
         if recording.is_loaded:
             return
+        known.foreseen = None  # by what was known without the record, which could not be read
         remembered: Handled | None = None
         if self._stores or not self._lifecycle.is_handled(obj):
             recording.loaded = self._records.stored(obj)
@@ -756,7 +757,7 @@ class KindFunctions:
         """Go on from what another process has recorded, which the cache did not show yet."""
         before = known.state
         known.recording = recording = _Recording()
-        known.foreseen, known.is_marked, known.look_now = None, False, True
+        known.is_marked, known.look_now = False, True
         self._load(known, recording, obj)
         known.state.go_on_from(before)
 

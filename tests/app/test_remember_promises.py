@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -77,6 +78,7 @@ class Place:
     def __init__(self, turns: list[str]) -> None:
         self.app: App | None = None
         self.texts: dict[str, str] = {}
+        self._added: dict[str, int] = {}
         self._turns = turns
         self._count = 0
         self._world: World | None = None
@@ -86,6 +88,13 @@ class Place:
         if world is not self._world:
             self._world, self._count = world, 0
             self.texts.clear()
+            self._added.clear()
+
+    def check_added(self, world: World) -> None:
+        """No object that is recorded as added is added again, whatever became of a load."""
+        for entry in world.journal.of("function"):
+            is_again = entry.declared.cause == "add" and entry.uid in self._added
+            assert not (is_again and entry.began > self._added[entry.uid]), entry
 
     def load(self, obj: Object, /) -> str | None:
         self._turn(obj)
@@ -97,6 +106,9 @@ class Place:
             self.texts.pop(obj.uid, None)
         else:
             self.texts[obj.uid] = state
+            if "nothing" in json.loads(state).get("done", ()):
+                assert self._world is not None
+                self._added.setdefault(obj.uid, self._world.journal.steps)
         if turn == "fails afterwards":
             raise ConnectionError("the answer is lost")
 
@@ -140,8 +152,27 @@ def test_no_change_is_lost_in_a_place_that_is_slow_fails_or_asks_the_server(
         promises=set(Promise) - {Promise.IDEMPOTENCE, Promise.TIMERS},
         specs=SPECS,
         always=place.begin,
-        at_rest=place.begin,
+        at_rest=place.check_added,
         max_examples=scaled(8),
+    )
+
+
+def test_an_add_that_is_recorded_is_not_repeated_when_the_object_changes_after_a_failed_load() -> (
+    None
+):
+    place = Place(["ok", "ok", "ok", "fails", "ok", "ok"])
+    place.app = remembering(states=place, time_limit=None)
+    check_operator(
+        place.app,
+        always=place.begin,
+        at_rest=place.check_added,
+        replay=[
+            'create a {"a": 1, "b": 1}',
+            "wait 1",
+            "crash",
+            "wait 0",
+            'spec a {"a": 1, "b": 2}',
+        ],
     )
 
 
