@@ -167,6 +167,8 @@ class _Known(msgspec.Struct, eq=False):
     """None where nothing is recorded."""
     has_left: bool = False
     """Whether it is in the server no more."""
+    is_absent: bool = False
+    """Whether an answer of the present pass says so, before any event."""
     is_settled: bool = False
     """Whether a change of it leads to nothing but updates, as long as its finalizers stay."""
     until: float | None = None
@@ -663,7 +665,7 @@ class KindFunctions:
         if known.has_left and request.action is not ResourceAction.DELETE:
             self.forget(obj)  # a restore of the server has brought it back
             known = self._known_of(obj)
-        known.look_now, known.running = False, None
+        known.look_now, known.is_absent, known.running = False, False, None
         if known.pauses != self._pauses and request.action is not ResourceAction.DELETE:
             obj = self._caught_up(known, obj)
         if self._note_paused(obj):
@@ -694,7 +696,7 @@ class KindFunctions:
             write = known.write
         elif self._needs_lifecycle(known, obj):
             try:
-                self._lifecycle.on_present(
+                present = self._lifecycle.on_present(
                     obj,
                     lambda *call: self._notify(known, *call),
                     is_new=not known.state.is_complete,
@@ -707,6 +709,10 @@ class KindFunctions:
                 raise
             if not known.is_marked and known.state.is_begun:
                 known.is_marked = known.look_now = True
+            if present is None:
+                known.is_absent = True
+            elif present.is_deleting:
+                known.state.see(present.viewed_as(self.kind))
         elif not obj.is_deleting:
             self._call_next(known)
             if self._owes_mark(known, known.state.present):
@@ -1324,6 +1330,8 @@ class KindFunctions:
         if known is None:
             return ()
         known.called = None
+        if known.is_absent:  # nothing is due until an event shows it
+            return ()
         if self._is_paused is not None and self._is_paused(known.state.present):
             return ()
         state, now, found = known.state, self._clock.monotonic(), list[Waiting]()

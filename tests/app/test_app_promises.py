@@ -15,6 +15,7 @@ from appsdk_operator.app import App
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import Manager
 from appsdk_operator.resource import Kind, Object, field
+from appsdk_operator.runtime import current_stop
 from appsdk_operator.testing import BrokenPromise, Replica, World, check_operator
 from appsdk_operator.watchers import (
     ConstantBackoff,
@@ -701,3 +702,33 @@ def test_a_timer_of_every_replica_runs_on_all(told: Told) -> None:
         world.create("a", {"a": 1})
         world.run(30)
     assert sorted(what for _, what in told.calls) == ["all", "all", "leader"]
+
+
+@pytest.mark.parametrize("second", [[], ["lag 60"]], ids=["in time", "lagging"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ['create a {"a": 1, "b": 1}', "wait 0", "delete a"],
+        ['create a {"a": 1, "b": 1}', "wait 0", "hold a", "delete a"],
+        ['create b {"a": 1, "b": 1}', "wait 24", 'create a {"a": 1, "b": 1}', "wait 0", "delete a"],
+        ['create a {"a": 1, "b": 1}', "wait 0", 'recreate a {"a": 1, "b": 1}'],
+    ],
+    ids=["marked", "held", "waiting", "recreated"],
+)
+@pytest.mark.parametrize(
+    "causes",
+    [("add", "delete"), ("delete",), ("sync", "delete"), ("add",), ("sync",)],
+    ids=".".join,
+)
+def test_an_object_that_is_deleted_during_a_call_is_left_until_an_event_shows_it(
+    causes: tuple[str, ...], steps: list[str], second: list[str]
+) -> None:
+    def slow(*_: Any) -> None:
+        current_stop().wait(3.0)
+
+    app = App("thing-operator", workers=1)
+    for cause in causes:
+        getattr(app, f"on_{cause}")(THING)(slow)
+    app.every(20.0, THING)(slow)
+    *begin, last = steps
+    check_operator(app, replay=[*begin, *second, last, "wait 30"])

@@ -508,6 +508,15 @@ def ours(obj: Object) -> list[str]:
     releases=UPGRADES[0],
     policy=None,
 )
+# The finalizer cannot be written after its add, and meanwhile a process of the release before,
+# which spells it otherwise, has written its own.
+@example(
+    history=[Step("spec", "a"), Step("catch up"), Step("poll", "", []), Step("rename")],
+    write_fates=[OK, OK, LAGGED, REFUSED],
+    callback_fates=[FAIL],
+    releases=UPGRADES[1],
+    policy=None,
+)
 def test_no_object_goes_without_its_cleanup_and_foreign_finalizers_stay_whatever_crashes(
     form: str,
     history: list[Step],

@@ -87,6 +87,8 @@ class Model:
     last: Object = attrs.field(init=False)
     shows_last: bool = True
     is_calm: bool = False
+    is_resync: bool = False
+    is_lost: bool = False
     begun: bool = False
     added: bool = False
     deleted: bool = False
@@ -133,11 +135,13 @@ class Model:
             self.strip()
         if fate == "delete":
             self.delete()
+        if fate == "shared":
+            self.share()
         if not self.is_there:
             return None
         if forbidden and self.is_deleting:
             return self.now()
-        if fate in ("strip", "delete"):  # it reads the object, and decides again
+        if fate in ("strip", "delete", "shared"):  # it reads the object, and decides again
             kept = [name for name in self.finalizers if name in finalizers or name not in OWN]
             new = [name for name in finalizers if name in OWN and name not in kept]
             finalizers = kept + (new if forbidden else [])
@@ -150,6 +154,7 @@ class Model:
         if fate == "crash after":
             raise CrashError
         if fate == "lost":
+            self.is_lost = True
             raise FinalizerError("planned: the answer is lost")
         return made if self.is_there else None
 
@@ -181,6 +186,14 @@ class Model:
             self.stripped = True
             self.excused |= not self.known
             self.done.discard(CREATE)
+            self.change()
+
+    def share(self) -> None:
+        """A process of the release before, which spells our name otherwise, has added it, too."""
+        if self.is_there and not self.is_deleting and HANDLED.isdisjoint(self.finalizers):
+            self.finalizers = (*self.finalizers, SPELLING)
+            self.begun = self.added = True
+            self.stripped = self.excused = False
             self.change()
 
     def delete(self) -> None:
@@ -226,6 +239,10 @@ class Model:
         if action in (UPDATE, RESYNC):
             assert not obj.is_deleting, f"{action.value} of an object that is being deleted"
             assert self.added, f"{action.value} before add has succeeded"
+        # After a lost answer a controller drops the retry, where this model repeats it.
+        is_first = self.form == "watcher" and not (self.is_resync or self.is_lost)
+        if action is RESYNC and is_first:
+            assert CREATE not in self.done, "sync follows add"
         assert (old is None) is (action is not UPDATE)
         if action is CREATE and self.is_there:
             is_held = not {MARK, OURS}.isdisjoint(self.finalizers)
@@ -274,7 +291,9 @@ class Model:
 
     def resync(self) -> None:
         if self.seen is not None and self.again is None:
+            self.is_resync = True
             self.carry_out(lambda: self.present(self.seen))
+            self.is_resync = False
         self.check()
 
     def present(self, obj: Object | None) -> Outcome:
@@ -283,9 +302,14 @@ class Model:
         if self.form == "watcher":
             outcome: Outcome = lifecycle.on_resync(obj, self.notify)
             return outcome
-        outcome = lifecycle.on_present(
-            obj, self.notify, is_new=not self.added, is_marked=self.marked
-        )
+        outcome = None
+
+        def notify(*call: Any) -> Outcome:
+            nonlocal outcome
+            outcome = self.notify(*call)
+            return outcome
+
+        lifecycle.on_present(obj, notify, is_new=not self.added, is_marked=self.marked)
         self.marked |= self.added
         return outcome
 
@@ -348,7 +372,7 @@ fates = st.lists(
     st.sampled_from(
         [
             *("ok", "ok", "ok", "refused", "refused", "lost", "strip"),
-            *("delete", "crash", "crash after", "unfinished"),
+            *("delete", "crash", "crash after", "unfinished", "shared"),
         ]
     ),
     max_size=12,
@@ -394,7 +418,7 @@ def test_whatever_fails_no_object_goes_without_its_clean_up(
 
 
 @settings(
-    max_examples=3000,
+    max_examples=8000,
     deadline=None,
     database=None,
     derandomize=True,

@@ -181,12 +181,12 @@ class FinalizerLifecycle:
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""
         self._check_object(obj, "add")
-        return self._run(Pass(Cause.ADDED, self._names), obj, notify)
+        return self._run(Pass(Cause.ADDED, self._names), obj, notify)[0]
 
     def on_resync(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle a resync: the object is unchanged."""
         self._check_object(obj, "resync")
-        return self._run(Pass(Cause.RESYNC, self._names), obj, notify)
+        return self._run(Pass(Cause.RESYNC, self._names), obj, notify)[0]
 
     def on_update(self, old: Object, new: Object, notify: NotifyCallback) -> Outcome:
         """Handle a change of the object."""
@@ -200,7 +200,7 @@ class FinalizerLifecycle:
             self._note_stripped(new)
         if not is_news and (new.is_deleting or not is_stripped):
             return None
-        return self._run(self._changed[is_news], new, notify, old)
+        return self._run(self._changed[is_news], new, notify, old)[0]
 
     def on_present(
         self,
@@ -210,7 +210,7 @@ class FinalizerLifecycle:
         is_new: bool,
         is_marked: bool = False,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
-    ) -> Outcome:
+    ) -> Object | None:
         """Handle the current state of an object, whatever has led to it.
 
         For a caller that keeps what it has handled itself: ``notify`` is called each time. Changes
@@ -224,10 +224,14 @@ class FinalizerLifecycle:
                 so that it gets the finalizer before any call.
             also: further operations for the patches that put the finalizers of a new object on,
                 for the state on which they are based.
+
+        Returns:
+            The newest state that an answer has shown, which may be ``obj``; None if the object is
+            gone. It may be in deletion although no event has shown that, so that no call was made.
         """
         self._check_object(obj, "a look")
         made = Pass(Cause.PRESENT, self._names, is_new=is_new, is_marked=is_marked)
-        return self._run(made, obj, notify, also=also)
+        return self._run(made, obj, notify, also=also)[1]
 
     def own_on(self, obj: Object, *, previous: bool) -> Collection[str]:
         """Our finalizers on an object.
@@ -280,7 +284,7 @@ class FinalizerLifecycle:
         cleaned up here.
         """
         self._check_object(obj, "delete")
-        return self._run(Pass(Cause.GONE, self._names), obj, notify)
+        return self._run(Pass(Cause.GONE, self._names), obj, notify)[0]
 
     def is_at_rest(self, obj: Object) -> bool:
         """Whether no write to the object is pending, or not seen yet."""
@@ -421,21 +425,23 @@ class FinalizerLifecycle:
         notify: NotifyCallback,
         old: Object | None = None,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
-    ) -> Outcome:
-        """Carry out the steps of a pass; returns the result of its last call.
+    ) -> tuple[Outcome, Object | None]:
+        """Carry out the steps of a pass; returns the result of its last call, and the newest state
+        of the object, None if it is gone.
 
         Raises:
             FinalizerError: a finalizer could not be written.
             Exception: what the callback raised.
         """
         outcome: Outcome = None
+        present: Object | None = obj
         before = self._record(obj)
         record, step = made.begin(before, obj)
         while True:
             if record is not before:
                 self._keep(obj, record)
             if step is None:
-                return outcome
+                return outcome, present
             if isinstance(step, ResourceAction):
                 kind = self.kind  # its types, whatever the informer's are
                 replaced = old and old.viewed_as(kind) if step is _UPDATE else None

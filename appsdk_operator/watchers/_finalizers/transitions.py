@@ -243,6 +243,9 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     def _known(self, record: Record, obj: Object) -> tuple[Record, Step]:
         if record.unwritten is _RESYNC:
             return self._synced(_kept(record), obj)
+        if record.unwritten is _CREATE and self.cause is Cause.ADDED:
+            # Another process has made the write that was missing.
+            return replace(record, unwritten=None, is_unprotected=False), None
         return _kept(record), _RESYNC
 
     def _synced(self, record: Record, obj: Object) -> tuple[Record, Step]:

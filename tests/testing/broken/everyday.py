@@ -257,16 +257,16 @@ def takes_a_failed_list_for_an_empty_one(replica: Replica, mended: bool) -> Any:
 # -- what is outside of the cluster -----------------------------------------------------------
 
 
-def kept(replica: Replica, widget: Object) -> None:
-    """Keeps what is outside, with a finalizer."""
+def kept(replica: Replica, widget: Object) -> Object | None:
+    """Keeps what is outside, with a finalizer; returns the object's state since, None if gone."""
     outside = replica.world.elsewhere
-    finalizing(
+    return finalizing(
         replica.client,
         widget,
         FINALIZER,
         apply=lambda one: outside.update({one.name: one.spec["size"]}),
         cleanup=lambda one: outside.pop(one.name, None),
-    )
+    ).object
 
 
 @everyday(at_rest=is_as_outside)
@@ -462,8 +462,8 @@ def shares_a_memo_between_objects(replica: Replica, mended: bool) -> Any:
 @everyday(at_rest=is_as_outside)
 def goes_on_after_its_clean_up(replica: Replica, mended: bool) -> Any:
     def keep(widget: Object) -> None:
-        kept(replica, widget)
-        if not (mended and widget.is_deleting):
+        present = kept(replica, widget)
+        if not (mended and (present is None or present.is_deleting)):
             replica.world.elsewhere[widget.name] = widget.spec["size"]
 
     return with_widget(replica, keep)
