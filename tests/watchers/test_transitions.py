@@ -150,13 +150,13 @@ class Model:
         self.finalizers = tuple(finalizers)
         if HANDLED.intersection(finalizers) or MARK in finalizers:
             self.stripped = self.excused = False
-        made = self.change()
+        self.change()
         if fate == "crash after":
             raise CrashError
         if fate == "lost":
             self.is_lost = True
             raise FinalizerError("planned: the answer is lost")
-        return made if self.is_there else None
+        return self.events[-1]
 
     # What the lifecycle writes with.
 
