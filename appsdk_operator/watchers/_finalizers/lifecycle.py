@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Protocol, final
+from typing import Any, NamedTuple, Protocol, final
 
 from msgspec.structs import replace
 
@@ -71,6 +71,15 @@ class NotifyCallback(Protocol):
             A result with ``requeue_after``, 0 included, means unfinished: finalizers stay.
         """
         ...
+
+
+class _End(NamedTuple):
+    """How a pass over an object has ended."""
+
+    outcome: Outcome
+    """The result of its last call."""
+    present: Object | None
+    """The newest state of the object; None if it is gone."""
 
 
 @final
@@ -181,12 +190,12 @@ class FinalizerLifecycle:
     def on_add(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle an addition: a new object, or one of the initial list."""
         self._check_object(obj, "add")
-        return self._run(Pass(Cause.ADDED, self._names), obj, notify)[0]
+        return self._run(Pass(Cause.ADDED, self._names), obj, notify).outcome
 
     def on_resync(self, obj: Object, notify: NotifyCallback) -> Outcome:
         """Handle a resync: the object is unchanged."""
         self._check_object(obj, "resync")
-        return self._run(Pass(Cause.RESYNC, self._names), obj, notify)[0]
+        return self._run(Pass(Cause.RESYNC, self._names), obj, notify).outcome
 
     def on_update(self, old: Object, new: Object, notify: NotifyCallback) -> Outcome:
         """Handle a change of the object."""
@@ -200,7 +209,7 @@ class FinalizerLifecycle:
             self._note_stripped(new)
         if not is_news and (new.is_deleting or not is_stripped):
             return None
-        return self._run(self._changed[is_news], new, notify, old)[0]
+        return self._run(self._changed[is_news], new, notify, old).outcome
 
     def on_present(
         self,
@@ -231,7 +240,7 @@ class FinalizerLifecycle:
         """
         self._check_object(obj, "a look")
         made = Pass(Cause.PRESENT, self._names, is_new=is_new, is_marked=is_marked)
-        return self._run(made, obj, notify, also=also)[1]
+        return self._run(made, obj, notify, also=also).present
 
     def own_on(self, obj: Object, *, previous: bool) -> Collection[str]:
         """Our finalizers on an object.
@@ -284,7 +293,7 @@ class FinalizerLifecycle:
         cleaned up here.
         """
         self._check_object(obj, "delete")
-        return self._run(Pass(Cause.GONE, self._names), obj, notify)[0]
+        return self._run(Pass(Cause.GONE, self._names), obj, notify).outcome
 
     def is_at_rest(self, obj: Object) -> bool:
         """Whether no write to the object is pending, or not seen yet."""
@@ -425,9 +434,8 @@ class FinalizerLifecycle:
         notify: NotifyCallback,
         old: Object | None = None,
         also: Callable[[Object], list[dict[str, Any]]] | None = None,
-    ) -> tuple[Outcome, Object | None]:
-        """Carry out the steps of a pass; returns the result of its last call, and the newest state
-        of the object, None if it is gone.
+    ) -> _End:
+        """Carry out the steps of a pass.
 
         Raises:
             FinalizerError: a finalizer could not be written.
@@ -441,7 +449,7 @@ class FinalizerLifecycle:
             if record is not before:
                 self._keep(obj, record)
             if step is None:
-                return outcome, present
+                return _End(outcome, present)
             if isinstance(step, ResourceAction):
                 kind = self.kind  # its types, whatever the informer's are
                 replaced = old and old.viewed_as(kind) if step is _UPDATE else None
