@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-FIXTURES = frozenset({"real", "real_server", "shared_plane"})
+FIXTURES = frozenset({"real", "shared_plane"})
 """The names of session fixtures whose server is a control plane."""
 RUNNING = pytest.StashKey[list[tuple[pytest.FixtureDef[Any], Any]]]()
 """Those that run, with the requests that started them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -37,24 +36,22 @@ OWN = "example.com/widgets.v1.Widget"
 KOPF = "kopf.zalando.org/"
 
 
-@contextlib.contextmanager
-def embedded(kubeconfig: Path) -> Iterator[ClientConfig]:
-    with APIServer(tls=True, token="let-me-in") as server:
-        server.write_kubeconfig(kubeconfig)
-        yield ClientConfig.from_kubeconfig(kubeconfig)
+@pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def server(request: pytest.FixtureRequest) -> Iterator[APIServer | ControlPlane]:
+    if request.param == "real":
+        with request.getfixturevalue("shared_plane").lent() as plane:
+            yield plane
+    else:
+        with APIServer(tls=True, token="let-me-in") as server:
+            yield server
 
 
-@contextlib.contextmanager
-def real(kubeconfig: Path) -> Iterator[ClientConfig]:
-    with ControlPlane() as plane:
-        plane.write_kubeconfig(kubeconfig)
-        yield ClientConfig.from_kubeconfig(kubeconfig)
-
-
-@pytest.fixture(params=[embedded, pytest.param(real, marks=pytest.mark.real)])
-def config(request: pytest.FixtureRequest, kubeconfig: Path) -> Iterator[ClientConfig]:
+@pytest.fixture
+def config(server: APIServer | ControlPlane, kubeconfig: Path) -> Iterator[ClientConfig]:
     pytest.importorskip("kopf")
-    with request.param(kubeconfig) as config, Client(config) as client:
+    server.write_kubeconfig(kubeconfig)
+    config = ClientConfig.from_kubeconfig(kubeconfig)
+    with Client(config) as client:
         crds = [
             definition("example.com", "widgets", "Widget"),
             definition("example.com", "gadgets", "Gadget"),

@@ -7,24 +7,25 @@ from typing import Any
 
 import pytest
 
-from tests.webhooks.conversion_parts import Lane, lane_of, server_of
+from tests.shared_plane import SharedPlane
+from tests.webhooks.conversion_parts import Lane, embedded, lane_of
 
 
 @pytest.fixture(scope="session")
 def embedded_server() -> Iterator[Any]:
     """The embedded server."""
-    with server_of("embedded") as server:
+    with embedded() as server:
         yield server
 
 
-@pytest.fixture(scope="session")
-def real_server() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def real_server(shared_plane: SharedPlane) -> Iterator[Any]:
     """A real control plane."""
-    with server_of("real") as server:
-        yield server
+    with shared_plane.lent() as plane:
+        yield plane
 
 
-@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+@pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
 def each_server(request: pytest.FixtureRequest) -> Any:
     """Either."""
     return request.getfixturevalue(f"{request.param}_server")

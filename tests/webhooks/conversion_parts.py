@@ -169,9 +169,9 @@ def certificates() -> SelfSigned:
     return SelfSigned()
 
 
-def server_of(name: Literal["embedded", "real"]) -> Any:
-    """An API server that is to be started."""
-    return ControlPlane() if name == "real" else APIServer(tls=True, token="let-me-in")
+def embedded() -> APIServer:
+    """The embedded server, which is to be started."""
+    return APIServer(tls=True, token="let-me-in")
 
 
 @contextlib.contextmanager
