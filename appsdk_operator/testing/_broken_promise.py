@@ -17,6 +17,11 @@ class BrokenPromise(AssertionError):  # noqa: N818 - what a test fails with
     """The kit, or the operator under test, did something that it promises not to do."""
 
 
+def is_of_kit(path: str) -> bool:
+    """Whether a file with code is one of the kit's own."""
+    return path.startswith(_KIT)
+
+
 def promise_of(error: BrokenPromise) -> Hashable:
     """What is equal for two errors of one promise, whatever values their texts name.
 
@@ -31,7 +36,7 @@ def promise_of(error: BrokenPromise) -> Hashable:
         for frame, line in traceback.walk_tb(traceback_of(cause))
         if not frame.f_locals.get("__tracebackhide__")  # pytest.fail, for example
     ]
-    own = [place for place in frames if not place[0].startswith(_KIT)]
+    own = [place for place in frames if not is_of_kit(place[0])]
     return type(cause), *(own or frames)[-1:]
 
 

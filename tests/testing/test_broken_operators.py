@@ -200,6 +200,12 @@ def promises_of(broken: Broken) -> dict[str, Any]:
     return {} if broken.promise is None else {"promises": [broken.promise]}
 
 
+def timeline_in(error: BaseException) -> str:
+    """What an error says before the operator's lines and the replay."""
+    told = str(error).partition("\nlines that ran in the last call")[0]
+    return told.partition("\nto see it again")[0]
+
+
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
 def test_a_recorded_history_tells_the_same_timeline_each_time(broken: Broken) -> None:
     for _ in range(2):
@@ -211,7 +217,7 @@ def test_a_recorded_history_tells_the_same_timeline_each_time(broken: Broken) ->
                 **promises_of(broken),
                 **broken.options,
             )
-        assert str(raised.value) == broken.timeline
+        assert timeline_in(raised.value) == broken.timeline
         assert len(broken.timeline.splitlines()) <= 15
 
 
@@ -244,8 +250,8 @@ def test_an_operator_that_breaks_a_promise_is_caught_and_its_timeline_is_short(
         )
     told = str(raised.value)
     assert told.startswith(broken.timeline.partition(":")[0][:12])
-    assert len(told.splitlines()) <= 15
     *_, again = told.splitlines()
+    assert len(timeline_in(raised.value).splitlines()) < 15
     assert again.startswith("to see it again: check_operator(…, replay=['")
 
 
@@ -438,7 +444,9 @@ def test_a_spec_that_the_operator_can_do_nothing_with_points_to_the_specs() -> N
     assert "at least once: no call for a has ever succeeded" in told
     assert "the last call of operator for default/a failed with BadRequest: " in told
     assert "quantities must match the regular expression" in told
-    assert told.endswith("give specs= with valid ones, or a pattern in the kind's schema")
+    assert timeline_in(raised.value).endswith(
+        "give specs= with valid ones, or a pattern in the kind's schema"
+    )
 
 
 @pytest.mark.parametrize("options", [{"seed": 1, "max_examples": 20}, {"replay": ["create a 7"]}])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import random
+import re
 
 import pytest
 from hypothesis import settings
@@ -17,6 +19,22 @@ SEEDS = (1, 2, 3)
 MISSED_AT_MOST = 2
 MISSED: dict[int, set[str]] = {seed: set() for seed in SEEDS}
 """The mistakes that each seed misses."""
+
+
+def lines_of(told: str) -> set[int]:
+    """The numbers of the lines of operators that a report names."""
+    ranges = [
+        one.partition("-")
+        for numbers in re.findall(r"everyday\.py:([-0-9, ]+)\)", told)
+        for one in numbers.split(", ")
+    ]
+    return {line for first, _, last in ranges for line in range(int(first), int(last or first) + 1)}
+
+
+def own_lines(one: Everyday) -> set[int]:
+    """The numbers of the lines of one operator, without those of its parts."""
+    lines, first = inspect.getsourcelines(one.make)
+    return set(range(first, first + len(lines)))
 
 
 @pytest.mark.long
@@ -34,6 +52,7 @@ def test_a_mistake_is_found_and_its_mended_twin_is_not_blamed(one: Everyday) -> 
     assert one.make.__name__ not in MISSED[seed]
     replay = ast.literal_eval(told.rpartition("replay=")[2].rstrip(")"))
     assert len(replay) <= 7, told
+    assert lines_of(told) & own_lines(one), told
     check_operator(one.operator(mended=True), WIDGET, replay=replay, **one.options)
 
 

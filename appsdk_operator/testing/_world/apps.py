@@ -22,6 +22,7 @@ from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle, with_class
 from appsdk_operator.testing._world.cluster import Process
+from appsdk_operator.testing._world.places import place_of
 from appsdk_operator.webhooks import WebhookServerOptions
 
 
@@ -148,6 +149,7 @@ class _FunctionRecorder(Observer):
             what=what,
             action=declared.cause if isinstance(declared, Handler) else "",
             uid=new.uid,
+            place=place_of(declared.function),
             declared=declared,
             old=old,
             object=new,

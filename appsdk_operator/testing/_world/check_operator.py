@@ -14,9 +14,10 @@ from appsdk_operator.app import App, Handler, Timer, functions_of, remembers, ti
 from appsdk_operator.controllers import check_finalizer
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import safe_text, with_class
-from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
+from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames, promise_of
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.histories import Step, histories, play
+from appsdk_operator.testing._world.places import places_of
 from appsdk_operator.testing._world.promises import (
     FinalizerChecker,
     Promise,
@@ -98,8 +99,12 @@ class _OperatorCheck:
     timers: Sequence[Timer]
     remembered: Callable[[Kind], bool]
 
-    def run(self, steps: Sequence[Step]) -> None:
+    def run(self, steps: Sequence[Step], *, is_traced: bool = False) -> None:
         """Play one history and check the promises.
+
+        Args:
+            steps: the history.
+            is_traced: whether an error names the lines of the operator, which takes time.
 
         Raises:
             BrokenPromise: with the timeline.
@@ -114,24 +119,43 @@ class _OperatorCheck:
             crds=self.crds,
         )
         world.app = self.app
+        world.is_traced = is_traced
         world.most_calls = self.most_calls if Promise.NO_HOT_LOOP in self.promises else 10_000
         world.checks_lease = Promise.LEASE in self.promises
         finalizers = None
         if Promise.FINALIZER_SAFETY in self.promises:
             finalizers = FinalizerChecker(world, self.finalizers, self.cleaned_up)
         with world:
-            for step in steps:
-                play(world, step)
-                self._ask(world, self.always)
-            self.counts.note(world)
-            self._check_journal(world)
-            world.end_faults()
             try:
-                self._rest(world, finalizers)
+                self._check(world, steps, finalizers)
             except BrokenPromise as error:
-                raise BrokenPromise(f"{error}{_why_it_fails(world)}") from error.__cause__
-            self._check_idempotence(world)
-            self._end(world)
+                text = f"{error}{places_of(world.journal.entries)}"
+                raise BrokenPromise(text) from error.__cause__
+
+    def traced(self, steps: Sequence[Step], error: BrokenPromise) -> BrokenPromise:
+        """The error of a history once more, with the lines of the operator."""
+        try:
+            self.run(steps, is_traced=True)
+        except BrokenPromise as again:
+            if promise_of(again) == promise_of(error):
+                return again
+        return error  # where the operator does not do the same each time
+
+    def _check(
+        self, world: World, steps: Sequence[Step], finalizers: FinalizerChecker | None
+    ) -> None:
+        for step in steps:
+            play(world, step)
+            self._ask(world, self.always)
+        self.counts.note(world)
+        self._check_journal(world)
+        world.end_faults()
+        try:
+            self._rest(world, finalizers)
+        except BrokenPromise as error:
+            raise BrokenPromise(f"{error}{_why_it_fails(world)}") from error.__cause__
+        self._check_idempotence(world)
+        self._end(world)
 
     def _rest(self, world: World, finalizers: FinalizerChecker | None) -> None:
         is_at_rest = world.settle()
@@ -219,7 +243,8 @@ def check_operator(
     writes conflict, watches are cut or late, and the operator crashes at its writes or is down for
     a time. Then the faults end, the operator comes to rest, and the promises are checked. After a
     restart it must have nothing to write. A failing history is made as small as possible. The error
-    has the timeline of that history, and the ``replay`` argument that plays it again.
+    has the timeline of that history, the lines of the operator that ran in its last calls, and the
+    ``replay`` argument that plays it again.
 
     Needs Hypothesis. Its settings, except for the number of examples, are those of the profile.
 
@@ -290,7 +315,7 @@ def check_operator(
     )
     with _quiet_logs():
         if replay is not None:
-            case.run([Step.parse(text) for text in replay])
+            case.run([Step.parse(text) for text in replay], is_traced=True)
             case.counts.check()
             return
         specs = specs_of(kind, crds=case.crds) if specs is None else specs
@@ -312,10 +337,12 @@ def check_operator(
             max_examples,
             seed,
         )
+        if failure is not None:
+            steps, error = failure
+            error = case.traced(steps, error)
     if failure is None:
         case.counts.check()
     else:
-        steps, error = failure
         raise BrokenPromise(
             f"{error}\nto see it again: check_operator(…, replay=[{replay_of(steps)}])"
         ) from error.__cause__

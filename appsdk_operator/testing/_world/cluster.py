@@ -70,6 +70,8 @@ class SimulatedCluster:
         another status, ``crash before``, ``crash after``."""
         self.takes_write_faults: bool = True
         """Whether :attr:`write_faults` are applied."""
+        self.is_traced: bool = False
+        """Whether the lines of the operator that calls run are noted, for a report."""
         self.failures: dict[str, list[str]] = {"function": [], "timer": [], "read": []}
         """Failures of the next calls of an App's functions and timers, one each: ``""`` for none,
         ``fails`` (instead of a call), ``fails late`` (after it), ``fails for good`` (with a
@@ -314,6 +316,7 @@ class Process:
             has_several=lambda: self.has_several_targets,
             on_begin=lambda entry: cluster.before_call(self, entry),
             on_end=cluster.after_call,
+            is_traced=lambda: cluster.is_traced,
         )
         """Records the calls of this process."""
 

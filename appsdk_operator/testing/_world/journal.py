@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import attrs
 
 from appsdk_operator.resource import Object
 
 _LONGEST: Final = 14
+
+Lines: TypeAlias = dict[tuple[str, int], str]
+"""Lines of code by file and number, with the functions that they are in."""
 
 
 @attrs.define(eq=False)
@@ -58,6 +61,11 @@ class Entry:
     """For calls: the seconds after which it wants to be called again."""
     asks: bool = False
     """For steps: whether it gives the operator work."""
+    place: str = ""
+    """For calls, functions and timers: where what was called begins; empty: not known."""
+    lines: Lines = attrs.field(factory=dict, repr=False)
+    """For calls in a history that is played for its report: the lines of the operator that ran, in
+    the order in which they ran last."""
     is_selective: bool = False
     """For calls: whether the watcher or reconciler selects events by ``concerns``."""
     is_by_key: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 from collections.abc import Callable
 from typing import Any, final
@@ -14,6 +15,7 @@ from appsdk_operator.client import ConnectionLost
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, callback_name, settle, with_class
 from appsdk_operator.testing._world.journal import Entry, Journal
+from appsdk_operator.testing._world.places import place_of, traced
 from appsdk_operator.watchers import (
     ReconcileRequest,
     ResourceWatcher,
@@ -44,6 +46,8 @@ class CallRecorder:
     """Called at the start of each call; may raise to make it fail."""
     on_end: Callable[[Entry], None]
     """Called with each call that has ended."""
+    is_traced: Callable[[], bool]
+    """Whether the lines of the operator that calls run are noted."""
 
     @staticmethod
     def current() -> Entry | None:
@@ -61,6 +65,7 @@ class CallRecorder:
         entry.process, entry.watcher = self.process, watcher
         self.journal.add(entry)
         before = self.current()
+        is_traced = entry.what == "call" and self.is_traced()
         if entry.what in ("function", "timer") and before is not None:
             entry.within = before
             before.writes.append(entry)
@@ -69,7 +74,8 @@ class CallRecorder:
         try:
             if entry.what == "call":
                 self.on_begin(entry)
-            outcome = settle(do())
+            with traced(entry.lines) if is_traced else contextlib.nullcontext():
+                outcome = settle(do())
             again = getattr(outcome, "requeue_after", None)
             if again is not None:
                 entry.again = again
@@ -151,6 +157,7 @@ class _Recorded:
         self._kind = kind
         # These belong to the reconciler, of which the target is a method.
         whole = getattr(target, "__self__", target)
+        self._place = place_of(target)
         self.__qualname__ = callback_name(whole)  # the one that logs name
         self.finalizer_lifecycle = getattr(whole, "finalizer_lifecycle", None)
         self.is_by_key = getattr(whole, "is_by_key", False)
@@ -160,6 +167,7 @@ class _Recorded:
     def _record(self, entry: Entry, do: Callable[[], Any]) -> Any:
         if self._recorder.has_several():
             entry.text += f" ({self.noun} {self._number})"
+        entry.place = self._place
         return self._recorder.record(entry, self._number, do)
 
 
