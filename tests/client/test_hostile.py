@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
+import os
 import socket
 import ssl
 import threading
@@ -312,6 +314,111 @@ def test_a_body_that_drips_is_given_up(serve, connect, data):
     client = connect(server, max_retries=0, request_timeout=0.5)
     with pytest.raises(c.ReadTimeout, match=r"rest of the answer .*request_timeout=0\.5 s"):
         get(client)
+
+
+class Unacknowledged(socket.socket):
+    """A socket for which the system gives up instead of the end of the connection."""
+
+    def recv(self, *arguments):
+        data = super().recv(*arguments)
+        if not data:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        return data
+
+
+class Unanswered(Unacknowledged):
+    """One for which it does so when connecting."""
+
+    def connect(self, _):
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
+@pytest.fixture
+def made_of(monkeypatch):
+    """Has the client use sockets of another class."""
+    timed = connections._TimedSocket
+
+    def set_class(kind):
+        def make(sock):
+            kept = sock.family, sock.type, sock.proto
+            return timed(kind(*kept, fileno=sock.detach()))
+
+        monkeypatch.setattr(connections, "_TimedSocket", make)
+
+    return set_class
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", ""),
+        (b"HTTP/1.1 200 OK\r\n", ""),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", "broke off: "),
+    ],
+)
+def test_a_connection_that_the_system_gives_up_is_lost_and_was_not_too_slow(
+    serve, connect, made_of, data, text
+):
+    def reply(sock, _):
+        sock.sendall(data)
+        return False
+
+    server = serve(reply)
+    made_of(Unacknowledged)
+    with pytest.raises(
+        c.ConnectionLost, match=rf"{text}\[Errno \d+\] Connection timed out"
+    ) as caught:
+        get(connect(server, max_retries=0))
+    assert "read_timeout" not in str(caught.value)
+
+
+def test_a_watch_that_the_system_gives_up_was_not_silent_for_its_limit(serve, connect, made_of):
+    def reply(sock, _):
+        sock.sendall(CHUNKED + chunk(event()))
+        return False
+
+    server = serve(reply)
+    made_of(Unacknowledged)
+    with connect(server).watch(WIDGET, silence_limit=60.0) as stream:
+        next(stream)
+        with pytest.raises(c.ConnectionLost, match=r"Connection timed out; resume from the last"):
+            next(stream)
+
+
+def test_a_server_that_the_system_cannot_reach_is_not_told_with_the_clients_time_out(
+    serve, connect, made_of
+):
+    made_of(Unanswered)
+    with pytest.raises(c.ConnectFailed, match=r"no connection to .*: Connection timed out; check"):
+        get(connect(serve(b""), max_retries=0))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({}, r"broke off the TLS handshake: \[Errno \d+\] Connection timed out"),
+        ({"proxy_url": "http://{}"}, r"the proxy .* failed: \[Errno \d+\] Connection timed out"),
+    ],
+)
+def test_a_handshake_or_proxy_that_the_system_gives_up_was_not_too_slow(
+    connect, made_of, options, text
+):
+    sock = listener()
+
+    def hear_and_close():
+        connection, _ = sock.accept()
+        connection.recv(65536)
+        connection.close()
+
+    thread = threading.Thread(target=hear_and_close)
+    thread.start()
+    made_of(Unacknowledged)
+    address = f"127.0.0.1:{sock.getsockname()[1]}"
+    options = {key: value.format(address) for key, value in options.items()}
+    with pytest.raises(c.ConnectFailed, match=text):
+        get(connect(f"https://{address}", max_retries=0, **options))
+    thread.join()
+    sock.close()
 
 
 def raw_server(data):

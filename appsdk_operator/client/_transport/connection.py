@@ -167,7 +167,7 @@ class Connection:
             # A server that refuses a body closes the connection early; its answer may have come.
             broken = error
         if broken is not None and not (self._unread or self._is_readable()):
-            if isinstance(broken, TimeoutError):
+            if is_late(broken):
                 raise ReadTimeout("the request could not be sent in time") from broken
             raise ConnectionLost(_reason(broken)) from broken
         # Each read has its time-out; this deadline is for a head that comes byte by byte.
@@ -176,12 +176,12 @@ class Connection:
         try:
             answer = self._read_head()
             framing = framing_of(answer, method)
-        except TimeoutError as error:
-            raise ReadTimeout("no answer in time") from error
         except ssl.SSLError as error:
             # In TLS 1.3 a server may refuse the client's certificate after the handshake.
             raise TLSFailed(str(tls_failure("the server", error)), sent=True) from error
         except OSError as error:
+            if is_late(error):
+                raise ReadTimeout("no answer in time") from error
             raise ConnectionLost(_reason(broken or error)) from (broken or error)
         except StreamFormatError as error:
             # No cause: neither text nor traceback may show credentials that the server echoed.
@@ -362,11 +362,11 @@ class Response:
         """
         try:
             return b"".join(self._chunked_body(limit) if self.chunked else self._plain_body(limit))
-        except TimeoutError as error:
-            raise ReadTimeout("the rest of the answer did not come in time") from error
         except StreamFormatError as error:
             raise BadResponse(f"the answer breaks HTTP's rules: {redacted(str(error))}") from None
         except OSError as error:
+            if is_late(error):
+                raise ReadTimeout("the rest of the answer did not come in time") from error
             raise ConnectionLost(f"the answer broke off: {error}") from error
 
     def _plain_body(self, limit: int) -> Iterator[bytes]:
@@ -396,6 +396,15 @@ class Response:
             if body.too_large:
                 raise ResponseTooLarge(f"the answer has more than the {limit} bytes allowed")
         self._connection.push_back(body.rest)
+
+
+def is_late(error: Exception) -> bool:
+    """Whether one of the client's time limits has passed.
+
+    A TimeoutError with a number is the system's: the peer acknowledges nothing, and the connection
+    is gone.
+    """
+    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _reason(error: Exception) -> str:
@@ -536,7 +545,7 @@ class Endpoint(msgspec.Struct, frozen=True):
                     break
             else:
                 return connection
-        if isinstance(last, TimeoutError):
+        if is_late(last):
             raise failed(
                 f"no connection to {what} in {self.connect_timeout:g} s: check the address, and "
                 "that no firewall drops the packets"
@@ -564,11 +573,11 @@ class Endpoint(msgspec.Struct, frozen=True):
             raise ProxyFailed(
                 f"the proxy {proxy} gave no proper answer to CONNECT: {redacted(str(error))}"
             ) from None
-        except TimeoutError as error:
-            raise ProxyFailed(
-                f"the proxy {proxy} gave no answer to CONNECT in {self.connect_timeout:g} s"
-            ) from error
         except OSError as error:
+            if is_late(error):
+                raise ProxyFailed(
+                    f"the proxy {proxy} gave no answer to CONNECT in {self.connect_timeout:g} s"
+                ) from error
             raise ProxyFailed(f"the proxy {proxy} failed: {_reason(error)}") from error
         if not 200 <= status < 300:
             remedy = (
@@ -586,9 +595,9 @@ def _handshake(
 ) -> None:
     try:
         connection.start_tls(context, server_name)
-    except TimeoutError as error:
-        raise ConnectFailed(f"{peer} did not finish the TLS handshake in time") from error
     except OSError as error:
+        if is_late(error):
+            raise ConnectFailed(f"{peer} did not finish the TLS handshake in time") from error
         has_ended = isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
         if isinstance(error, ssl.SSLError) and not has_ended:
             raise tls_failure(peer, error) from error

@@ -18,6 +18,7 @@ from appsdk_operator.client._errors import (
 )
 from appsdk_operator.client._redaction import redacted
 from appsdk_operator.client._request import Request
+from appsdk_operator.client._transport.connection import is_late
 from appsdk_operator.client._transport.dechunk import ChunkedLines, LineDecoder, PlainLines
 from appsdk_operator.resource import (
     DecodeError,
@@ -233,7 +234,7 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
         )
 
     def _failure(self, error: Exception) -> TransportError:
-        if isinstance(error, TimeoutError):
+        if is_late(error):
             return WatchSilent(
                 f"{self._request}: nothing for {self.silence_limit:g} s, the connection is taken "
                 "for dead; resume from the last resource version"
