@@ -82,6 +82,7 @@ from appsdk_operator.runtime._queue.backoff import (
 )
 from appsdk_operator.runtime._clock import (
     RealClock as RealClock,
+    processor_time_of_thread as processor_time_of_thread,
     random_of as random_of,
 )
 from appsdk_operator.runtime._logs.counts import (

@@ -229,6 +229,24 @@ def yield_to_threads() -> None:
     time.sleep(0)
 
 
+def processor_time_of_thread() -> Callable[[], float]:
+    """A function that returns the seconds of processor time that the calling thread has used.
+
+    Any thread may call it; it returns 0 once the thread has ended. Where the system has no clock
+    for each thread (macOS), it is the time of all threads of the process.
+    """
+    find = getattr(time, "pthread_getcpuclockid", None)
+    number = time.CLOCK_PROCESS_CPUTIME_ID if find is None else find(threading.get_ident())
+
+    def read() -> float:
+        try:
+            return time.clock_gettime(number)
+        except OSError:
+            return 0.0
+
+    return read
+
+
 def random_of(clock: Clock) -> random.Random:
     """The source of jitter for a part that runs on ``clock``; seeded for a :class:`ManualClock`."""
     return clock.rng if isinstance(clock, ManualClock) else random.Random()

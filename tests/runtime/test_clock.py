@@ -9,7 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from appsdk_operator.runtime import Clock, ManualClock, RealClock, random_of, system_clock
+from appsdk_operator.runtime import (
+    Clock,
+    ManualClock,
+    RealClock,
+    processor_time_of_thread,
+    random_of,
+    system_clock,
+)
+from tests.waiting import eventually
 
 
 class Recording(threading.Condition):
@@ -300,3 +308,39 @@ def test_an_alarm_that_names_no_later_time_does_not_hold_the_clock() -> None:
     clock.advance(3.0)
     assert clock.monotonic() == 3.0
     assert clock.next_deadline() is None
+
+
+@pytest.mark.skipif(
+    not hasattr(time, "pthread_getcpuclockid"), reason="this system has no clock for each thread"
+)
+def test_any_thread_may_read_the_processor_time_of_another_until_that_has_ended() -> None:
+    readers: list[Callable[[], float]] = []
+    has_computed, ends = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        read = processor_time_of_thread()
+        while read() < 0.02:
+            pass
+        readers.append(read)
+        has_computed.set()
+        ends.wait()
+
+    mine = processor_time_of_thread()
+    thread = threading.Thread(target=compute)
+    thread.start()
+    has_computed.wait()
+    before = mine()
+    assert 0.02 <= readers[0]() < 1.0
+    assert mine() - before < 0.02
+    ends.set()
+    thread.join()
+    # A thread of the system ends a little later than Python's.
+    eventually(lambda: readers[0]() == 0.0)
+
+
+def test_a_system_without_a_clock_for_each_thread_has_that_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(time, "pthread_getcpuclockid", raising=False)
+    read = processor_time_of_thread()
+    assert time.process_time() - 1.0 < read() <= time.process_time()

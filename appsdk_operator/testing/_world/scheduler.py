@@ -38,9 +38,18 @@ from appsdk_operator.runtime import (
     current_frames,
     entered_environment,
     environment,
+    processor_time_of_thread,
 )
 
-_PATIENCE: Final = 20.0
+_LOOK: Final = 1.0
+"""Seconds of real time after which the driver looks at the thread that it waits for."""
+_MOST_COMPUTING: Final = 20.0
+"""Seconds of processor time of a thread that comes to no wait."""
+_MOST_IDLE: Final = 60.0
+"""Seconds of real time of a thread that blocks: a test's usual time limit is longer."""
+_IDLE_SHARE: Final = 0.01
+"""The share of a processor below which a thread blocks; a thread that only waits for a busy
+processor gets more."""
 _MOST_WAITS_AT_END: Final = 20
 _here: Final = threading.local()
 
@@ -78,6 +87,7 @@ class Fiber:
         self.gate: Any = allocate_lock()
         self.gate.acquire()
         self.done: threading.Condition = threading.Condition()
+        self.processor_time: Callable[[], float] = lambda: 0.0
 
     def release(self) -> None:
         """Wake it: it is a waiter of a condition, as locks of other threads are."""
@@ -89,6 +99,35 @@ class Fiber:
             self.has_ended = True
             self.done.notify_all()
         self.is_ready = False
+
+
+@final
+class Patience:
+    """Decides, look by look, whether a thread will not come to a wait.
+
+    It goes by what the thread does. The time alone says nothing: the machine may be busy.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[Fiber, tuple[float, float]] = {}
+        self._idle = 0.0
+
+    def end(self, fiber: Fiber, used: float) -> str:
+        """The reason to wait no longer, or "".
+
+        Args:
+            fiber: the thread that runs.
+            used: the seconds of processor time that it has used.
+        """
+        first, last = self._used.get(fiber, (used, used))
+        self._used[fiber] = first, used
+        if used - first >= _MOST_COMPUTING:
+            return f"it has computed for {_MOST_COMPUTING:g} s"
+        if used - last < _IDLE_SHARE * _LOOK:
+            self._idle += _LOOK
+        if self._idle >= _MOST_IDLE:
+            return f"it has blocked for {_MOST_IDLE:g} s in a call that is not simulated"
+        return ""
 
 
 @final
@@ -118,8 +157,9 @@ class ThreadScheduler:
         self._is_over = False
         self._ended: list[Fiber] = []
         self._running = self._driver
-        self._is_stuck = False
-        """Whether the driver gave up to wait for the running thread, which may still go on."""
+        self._patience: Patience | None = None
+        self._stuck = ""
+        """Why the driver gave up to wait for the running thread, which may still go on."""
         self._abandoned: Fiber | None = None
         self._processor = _one_processor()
 
@@ -141,8 +181,8 @@ class ThreadScheduler:
         self._ready = []
         try:
             # A thread that blocks in something else ends with its next wait.
-            if self._is_stuck and not self._is_back():
-                self._is_stuck, self._abandoned = False, self._running
+            if self._stuck and not self._is_back():
+                self._stuck, self._abandoned = "", self._running
             with contextlib.suppress(StuckError):
                 for _round in range(_MOST_WAITS_AT_END):
                     self._ready = [fiber for fiber in self.fibers if fiber is not self._abandoned]
@@ -228,7 +268,7 @@ class ThreadScheduler:
             if me.has_ended:
                 return
             raise _BlockEndedError
-        if me is self._driver and self._is_stuck and not self._is_back():
+        if me is self._driver and self._stuck and not self._is_back():
             raise StuckError(self._blocked())
         following = self._next(me)
         if following is not me:
@@ -250,9 +290,15 @@ class ThreadScheduler:
                 _real_join(thread)
 
     def _is_back(self) -> bool:
-        """Wait until it is the driver's turn again; False after some patience."""
-        self._is_stuck = not self._driver.gate.acquire(timeout=_PATIENCE)
-        return not self._is_stuck
+        """Wait until it is the driver's turn again; False if the thread that runs is stuck."""
+        while not self._driver.gate.acquire(timeout=_LOOK):
+            fiber = self._running
+            self._patience = self._patience or Patience()
+            self._stuck = self._patience.end(fiber, fiber.processor_time())
+            if self._stuck:
+                return False
+        self._stuck, self._patience = "", None
+        return True
 
     def _next(self, me: Fiber) -> Fiber:
         if not self._ready or (self.is_interrupted and me is not self._driver):
@@ -266,10 +312,7 @@ class ThreadScheduler:
         ident = fiber.thread.ident if fiber.thread else None
         frame = current_frames().get(ident or 0)
         where = "".join(traceback.format_stack(frame)[-4:]) if frame else ""
-        return (
-            f"the thread {fiber.name} has not come to a wait for {_PATIENCE:g} s: it computes, or "
-            f"it blocks in a call that is not simulated\n{where}"
-        )
+        return f"the thread {fiber.name} has not come to a wait: {self._stuck}\n{where}"
 
     # -- replacements of threading's methods --------------------------------------------------
 
@@ -282,6 +325,7 @@ class ThreadScheduler:
 
         def run_scheduled() -> None:
             _here.fiber = child
+            child.processor_time = processor_time_of_thread()
             child.gate.acquire()
             try:
                 with contextlib.suppress(_BlockEndedError), environment:
