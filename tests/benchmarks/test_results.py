@@ -216,7 +216,7 @@ def test_the_figures_of_the_readme_are_those_of_the_page() -> None:
     assert f"{kopf} times as many as kopf" in text
     assert "client-go's informer takes six times as much memory for each object" in text
     assert 6 <= ratio("memory per cached object", "client-go") < 7
-    assert "controller-runtime with types three times as much" in text
+    assert "controller-runtime with Go types takes three times as much" in text
     assert 3 <= bytes_of("controller-runtime typed") / bytes_of("appsdk watcher-untouched") < 4
 
 
