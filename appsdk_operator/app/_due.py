@@ -344,8 +344,13 @@ class ObjectState:
 
     def due_at(self, number: int) -> float | None:
         """When time alone allows the call of a function; None: it waits for no time."""
-        due, idle = self.progress[number].next_time, self._functions[number].schedule.idle
-        return due if due is None or not idle else max(due, self._unchanged_since[1] + idle)
+        progress, idle = self.progress[number], self._functions[number].schedule.idle
+        due = progress.next_time
+        if due is None:
+            return None
+        if progress.is_unsaved:
+            return max(due, self.saves_at)
+        return max(due, self._unchanged_since[1] + idle) if idle else due
 
     def failing(self) -> list[int]:
         """The numbers of the functions whose last call failed, and which still want one."""

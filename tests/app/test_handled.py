@@ -514,6 +514,29 @@ def test_a_defect_is_found(
         check()
 
 
+def test_a_retry_that_waits_for_the_record_is_not_due_before_that_may_be_written() -> None:
+    machine = ObjectState(FUNCTIONS, thing(1, spec={"a": 1}), 0.0, is_known=False, relents=differs)
+
+    def take(number: int, now: float) -> Step:
+        step = machine.next(now)
+        assert step is not None
+        assert step.number == number
+        machine.start(step)
+        return step
+
+    machine.succeeded(take(MAKE, 0.0), machine.present, 0.0)
+    machine.saved()
+    machine.see(thing(2, generation=2, spec={"a": 2}))
+    machine.failed(take(SPEC, 1.0), machine.present, 5.0, 1, 1.0)
+    machine.see(thing(3, generation=2, spec={"a": 2}, labels={"color": "red"}))
+    machine.succeeded(take(PAINT, 2.0), machine.present, 2.0)
+    machine.saves_at = 10.0  # the update must not be called before the record says so
+    assert machine.next(6.0) is None
+    assert machine.look_at() == 10.0, "a look before that changes nothing, and another one follows"
+    machine.saved()
+    assert machine.look_at() == 6.0
+
+
 def test_a_held_delete_that_has_another_name_now_is_called() -> None:
     obj = thing(2, spec={"a": 1}, metadata={"deletionTimestamp": "2030-01-01T00:00:00Z"})
     for held, is_called in ((frozenset({"former"}), True), (frozenset[str](), False)):
