@@ -273,6 +273,45 @@ def test_a_wait_for_space_ends_promptly(deliver, handler, end):
     assert not is_alive
 
 
+def test_events_of_a_removed_source_take_no_space_once_the_worker_that_has_them_is_replaced(
+    deliver, handler
+):
+    entered, gate, waits = threading.Event(), threading.Event(), threading.Semaphore(0)
+    threads = []
+
+    def hook(key, event):
+        threads.append(threading.get_ident())
+        entered.set()
+        assert gate.wait(PATIENCE)
+
+    handler.hook = hook
+    delivery = deliver(start=False, max_pending=1, overflow=Overflow.BLOCK)
+    delivery.allow_replacement()
+    source, other = delivery.source("k"), delivery.source("k")
+    other.on_events([add("a"), add("b"), add("c")])
+    delivery.start()
+    assert entered.wait(PATIENCE)
+    wait = delivery._clock.wait
+
+    def seen_waiting(condition, timeout=None):
+        if threading.current_thread() is blocked:
+            waits.release()
+        wait(condition, timeout)
+
+    delivery._clock.wait = seen_waiting
+    blocked = threading.Thread(target=source.wait_for_space)
+    blocked.start()
+    assert waits.acquire(timeout=PATIENCE)
+    delivery.remove(other)
+    assert waits.acquire(timeout=PATIENCE), "the worker passes over two events after its call"
+    assert delivery.replace(threads[0])
+    blocked.join(PATIENCE)
+    is_alive = blocked.is_alive()
+    gate.set()
+    delivery.stop()
+    assert not is_alive
+
+
 # Syncing.
 
 

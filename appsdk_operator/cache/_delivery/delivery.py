@@ -616,7 +616,9 @@ class Delivery:
                 return False
             self._away.add(thread)
             self._empty_line()
-            return True
+        if self._room.waiting:  # events of a removed source are gone now
+            self._room.wake()
+        return True
 
     def _come_back(self, thread: int) -> None:
         """The piece of work has ended in which ``thread`` has gone away, if it has."""
