@@ -16,7 +16,7 @@ from appsdk_operator.controllers import (
     SyncingSource,
     TimerSource,
 )
-from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal, WorkQueue
 from tests.cache.conftest import PATIENCE, NoJitter
 from tests.controllers.event_tools import RecordingQueue
 
@@ -182,6 +182,14 @@ def test_a_timer_requests_at_fixed_intervals(bench):
     assert set(bench.queue.reasons) == {"every 10 s"}
 
 
+def test_a_timer_without_a_priority_feeds_a_work_queue_too(bench):
+    bench.queue = WorkQueue("requests", clock=bench.clock, metrics=bench.metrics)
+    bench.start(TimerSource, 10.0, ["a", "b"])
+    bench.queue.add("b", after=99.0)
+    bench.advance(10.0)
+    assert [bench.queue.try_get().key for _ in range(2)] == ["a", "b"]
+
+
 def test_a_timer_may_begin_at_once(bench):
     bench.start(TimerSource, 10.0, lambda: ["a"], first_after=0.0)
     assert bench.queue.wait_for(1) == ["a"]
@@ -269,7 +277,7 @@ def test_polling_requests_what_is_new_changed_or_gone(bench):
     assert bench.queue.names == ["a", "b"]
     bench.advance(10.0)
     assert bench.queue.names == ["a", "b", "a", "c", "b"]
-    assert bench.queue.priorities[2:] == [None] * 3
+    assert bench.queue.priorities[2:] == [0] * 3
     assert bench.queue.reasons[2:] == ["forge: changed", "forge: new", "forge: vanished"]
 
 

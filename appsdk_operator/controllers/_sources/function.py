@@ -169,7 +169,7 @@ class TimerSource(_ThreadedSource[R]):
             fixed = tuple(requests)
             self._requests = lambda: fixed
         self._first_after = interval if first_after is None else first_after
-        self._priority = priority
+        self._priority = 0 if priority is None else priority
         self._next: float | None = None
         self._reason = f"every {interval:g} s"
         self._thread = SourceThread(
@@ -307,7 +307,7 @@ class PollingSource(_ThreadedSource[R]):
             if request not in known or known[request] != value
         ]
         news += [(request, "vanished") for request in known if request not in found]
-        priority = LOW_PRIORITY if self._known is None else None
+        priority = LOW_PRIORITY if self._known is None else 0
         for request, what in news:
             self._queue.add(request, priority=priority, reason=f"{self}: {what}")
         with self._synced:
