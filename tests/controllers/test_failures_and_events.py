@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from appsdk_operator.client import TooManyRequests
 from appsdk_operator.controllers import Request, Result, RetryAfter, TerminalError
 from appsdk_operator.resource import Kind, Object
+from appsdk_operator.runtime import CallRecord
 from tests.controllers.controller_tools import Rig, Tap
 
 FAIL = ConnectionError("no server")
@@ -279,6 +280,34 @@ def test_a_state_that_cannot_be_read_leaves_the_plan_as_it_is(
     rig.add(KEY)
     rig.work()
     assert rig.attempts == [0, 1, 1, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "answer", [RuntimeError("no store"), SystemExit("no store"), "not an object", Tap]
+)
+def test_a_copy_that_cannot_be_read_leaves_the_object_to_the_other_ones(
+    make: Any, answer: Any
+) -> None:
+    rig = make()
+
+    def find(name: str, namespace: str) -> Any:
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    call = CallRecord(
+        controller="c",
+        callback="reconcile",
+        role="reconciler",
+        kind="widgets",
+        namespace=KEY.namespace,
+        name=KEY.name,
+        target=1,
+    )
+    rig.controller._finders[:] = [find, rig.tap.find]
+    assert rig.controller.object_of(call) is rig.tap.object
+    rig.controller._finders[:] = [find]
+    assert rig.controller.object_of(call) is None
 
 
 @pytest.mark.parametrize("seconds", ["soon", None, float("nan"), -1.0, [], 2**1024])

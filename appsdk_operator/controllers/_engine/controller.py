@@ -36,6 +36,7 @@ from appsdk_operator.runtime import (
     entered_metrics,
     environment,
     get_logger,
+    guarded_call,
     present_clock,
     present_metrics,
     raise_all,
@@ -163,8 +164,12 @@ class Controller(Generic[R]):
 
     def object_of(self, call: CallRecord) -> Object | None:
         """The object of a reconcile, from the local copy, for Events; None if there is none."""
-        found = (find(call.name, call.namespace) for find in self._finders)
-        return next((obj for obj in found if obj is not None), None)
+        for find in self._finders:
+            # A source of the user's may have that method for something else.
+            found = guarded_call("find", find, call.name, call.namespace, failed=lambda _: None)
+            if isinstance(found, Object):
+                return found
+        return None
 
     # Sources.
 
