@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from appsdk_operator.runtime import guarded_call
+from appsdk_operator.runtime import error_text, guarded_call, traceback_of, with_class
 
 if TYPE_CHECKING:
     from appsdk_operator.app import App
@@ -118,19 +118,20 @@ def _file(place: str) -> ModuleType:
 
 def _failed(name: str, error: Exception) -> click.ClickException:
     """The error of a module that cannot be imported, with the line of the user's code."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(traceback_of(error))
     own = [frame for frame in frames if not frame.filename.startswith(_NOT_THE_USERS)]
     where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
-    what = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError):
-        where = f"{error.filename}:{error.lineno}: "
-        *source, _ = traceback.format_exception_only(error)
-        lines = [f"{type(error).__name__}: {error.msg}", *"".join(source[1:]).splitlines()]
+    what = error_text(error)
+    known = with_class(error)
+    if isinstance(known, SyntaxError):
+        where = f"{known.filename}:{known.lineno}: "
+        *source, _ = traceback.format_exception_only(known)
+        lines = [f"{type(known).__name__}: {known.msg}", *"".join(source[1:]).splitlines()]
         what = "\n".join(lines)
-    return click.ClickException(f"{name} cannot be imported: {where}{what}{_suggestion(error)}")
+    return click.ClickException(f"{name} cannot be imported: {where}{what}{_suggestion(known)}")
 
 
-def _suggestion(error: Exception) -> str:
+def _suggestion(error: BaseException) -> str:
     """The attribute that was probably meant; in a traceback Python adds it by itself."""
     if not isinstance(error, AttributeError) or error.name is None:
         return ""

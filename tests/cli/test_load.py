@@ -10,6 +10,7 @@ import click
 import pytest
 
 from appsdk_operator.cli._load import load_app
+from tests.hostile_errors import HOSTILE_ERRORS
 
 APP = "from appsdk_operator.app import App\napp = App('first-operator')\n"
 
@@ -145,3 +146,15 @@ def test_a_module_with_several_apps_names_them() -> None:
     assert "give nine:app" in error("nine:nothing")
     write("ten.py", APP + "again = app\n")
     assert load_app("ten").name == "first-operator"
+
+
+@pytest.mark.parametrize(
+    "which", [name for name, make in HOSTILE_ERRORS.items() if issubclass(type(make()), Exception)]
+)
+def test_an_error_is_named_whatever_its_class_makes_of_its_text(which: str) -> None:
+    made = HOSTILE_ERRORS[which]()
+    lines = "from tests.hostile_errors import HOSTILE_ERRORS", f"raise HOSTILE_ERRORS[{which!r}]()"
+    write("ten.py", "\n".join(lines))
+    text = error("ten")
+    assert text.startswith(f"ten cannot be imported: {Path('ten.py').absolute()}:2: "), text
+    assert type(made).__name__ in text
