@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -312,6 +313,35 @@ def test_a_worker_that_was_replaced_ends_after_the_reconcile_that_hung() -> None
     eventually(lambda: workers() == [f"{name}/worker/1"])
     assert waits.count(f"{name}/worker/0") == 1
     assert rig.stop() == []
+
+
+def test_a_worker_that_hangs_ends_no_row_of_the_others() -> None:
+    entered, free, done = threading.Event(), threading.Event(), []
+
+    async def reconcile(request: int) -> None:
+        while request == 0 and not free.is_set():
+            entered.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.to_thread(free.wait, PATIENCE)
+        done.append(request)
+
+    rig = Rig(reconciler=reconcile, reconcile_timeout=10.0)
+    waits = waits_of(rig)
+    started(rig, 0)
+    assert entered.wait(PATIENCE)
+    rig.clock.advance(10.0)
+    rig.clock.advance(1.5)
+    name = rig.controller.name
+    eventually(lambda: any(t.name == f"{name}/worker/1" for t in threading.enumerate()))
+    rig.controller.hold()
+    for request in range(1, 101):
+        rig.add(request)
+    rig.controller.let_go()
+    eventually(lambda: len(done) == 100)
+    free.set()
+    eventually(lambda: len(done) == 101)
+    assert rig.stop() == []
+    assert waits == [f"{name}/worker/0", f"{name}/worker/1"]
 
 
 def test_code_that_may_block_does_not_run_on_the_loop(caplog: pytest.LogCaptureFixture) -> None:

@@ -47,19 +47,19 @@ class ReconcileChain(Generic[R]):
     succeeded and another request is ready, that is taken and begun on the event loop, and the
     worker goes on waiting. It is woken for everything else: failures and other results, a stop,
     observers and log lines, whose code may block, and from time to time, so that others have their
-    turn.
+    turn, and a worker that was replaced sees that.
     """
 
     def __init__(
         self,
         runner: ReconcileRunner[R],
         loop: LoopThread | LoopPart,
-        must_return: Callable[[], bool],
+        has_stopped: Callable[[], bool],
     ) -> None:
-        """A chain for the calling worker; where ``must_return()`` is true, it is woken."""
+        """A chain for the calling worker, which is woken once ``has_stopped()`` is true."""
         self._runner = runner
         self._loop = loop
-        self._must_return = must_return
+        self._has_stopped = has_stopped
         self._slot: CallSlot = runner.activity.slot(threading.get_ident())
         self._base = contextvars.copy_context()
         self._item: QueueItem[R] | None = None
@@ -127,7 +127,7 @@ class ReconcileChain(Generic[R]):
             or context is None
             or self._left <= 0
             or runner.clock.monotonic() >= self._until
-            or self._must_return()
+            or self._has_stopped()
             or runner.activity.observers.present
             or runner.has_to_log()
         ):

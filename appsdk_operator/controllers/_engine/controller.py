@@ -510,9 +510,7 @@ class Controller(Generic[R]):
         with self._loop.bound(), self.activity.entered():
             chain: ReconcileChain[R] | None = None
             if may_chain(self._reconcile, queue.rate_limiter):
-                chain = ReconcileChain(
-                    run.runner, self._loop, lambda: has_stopped() or spares.has_replaced
-                )
+                chain = ReconcileChain(run.runner, self._loop, has_stopped)
                 handle = chain.handle
             item = queue.get()
             while item is not None:

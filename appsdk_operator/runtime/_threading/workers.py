@@ -227,11 +227,6 @@ class SpareWorkers:
         """Whether a worker waits for a coroutine or its turn, and others do its work meanwhile."""
         return thread in self._lent
 
-    @property
-    def has_replaced(self) -> bool:
-        """Whether a worker that was replaced has not seen that yet."""
-        return bool(self._replaced)
-
     # For a worker.
 
     def begin(self) -> None:
