@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
-from appsdk_operator.cache import ResourceAction
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ConnectionLost, Forbidden, JsonPatch
 from appsdk_operator.controllers import FinalizerError, Result
 from appsdk_operator.resource import Kind, Object
@@ -580,3 +580,24 @@ def test_nothing_is_remembered_of_what_is_gone_once_its_clean_up_is_given_up(for
         assert world.seen[-1] == "delete"
         assert target.finalizer_lifecycle is not None
         assert not target.finalizer_lifecycle._records
+
+
+@pytest.mark.parametrize("form", [WATCHER, RECONCILER])
+def test_nothing_is_remembered_of_what_is_no_longer_followed(form: str) -> None:
+    world = World(form)
+    with world.simulation as simulation:
+        world.server.create("a")
+        simulation.settle()
+        world.failing.update(("sync", "add"))
+        world.strip()
+        world.step()
+        dispatcher = simulation.controller._dispatcher
+        (target,) = dispatcher.registered()
+        assert target.finalizer_lifecycle is not None
+        assert target.finalizer_lifecycle._records
+        obj = world.server.find("a")
+        (source,) = {call.source for calls in dispatcher._all_calls() for call in calls.calls}
+        dispatcher.handle_event(source, Event(DELETE, obj, is_unfollowed=True))
+        assert not target.finalizer_lifecycle._records
+        assert not dispatcher.pending_retries()
+        assert world.seen[-1] != "delete"

@@ -294,6 +294,8 @@ class Dispatcher:
             for target in self._registered.items(source.kind):
                 if target.level_based is not None:
                     target.level_based.forget(event.object)
+                elif target.finalizer_lifecycle is not None:
+                    target.finalizer_lifecycle.forget(event.object)
             return self._forget_object(source.key_of(event.object))
         if source.view is not None:
             event = event.viewed_as(source.view)
