@@ -464,6 +464,9 @@ def test_a_handshake_with_a_key_that_is_none_is_refused(api: Any) -> None:
 
 REFUSED_HANDSHAKES = [
     ({"Origin": ""}, 403, ""),
+    ({"Origin": "null"}, 403, ""),
+    ({"Origin": "here.example.com"}, 403, ""),
+    ({"Origin": "http://a b"}, 403, ""),
     ({"Sec-WebSocket-Version": "5"}, 400, "missing or bad WebSocket Version"),
     ({"Sec-WebSocket-Key": ""}, 400, "mismatch challenge/response"),
     ({"Sec-WebSocket-Protocol": "one, two"}, 400, ""),
@@ -491,6 +494,15 @@ def test_the_real_server_refuses_these_handshakes_alike(
     refused = real_api.get(f"{real_api.maps}?watch=true", **{**HANDSHAKE, **headers})
     assert (refused.status, refused.body) == (status, text)
     assert not {"Cache-Control", "Audit-Id"} & refused.headers.keys()
+
+
+@pytest.mark.parametrize(
+    "origin", ["localhost:8080", "/here", "*", "file://", "chrome-extension://a", "http://[::1]:80"]
+)
+def test_a_handshake_with_any_address_as_its_origin_is_taken(api: Any, origin: str) -> None:
+    query = "watch=true&timeoutSeconds=1&fieldSelector=metadata.name=none"
+    address = f"{api.server.url}{api.maps}?{query}"
+    assert asyncio.run(_read_messages(address, Origin=origin)) == ([], 1000)
 
 
 def test_a_watch_over_websocket_ends_with_its_client_and_with_its_server(api: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Final, Protocol, final
 
 from aiohttp import hdrs, web
@@ -14,6 +15,8 @@ from appsdk_operator.apiserver._values.status import StatusError
 _CLOSING: Final = 1.0
 _TEXT: Final = 0x81
 _VERSION: Final = "13"
+# What Go's url.ParseRequestURI takes: a browser's "null" and a bare host are none.
+_ORIGIN: Final = re.compile(r"\*|/.*|[a-zA-Z][a-zA-Z0-9+.-]*:\S*")
 
 
 class _Source(Protocol):
@@ -38,7 +41,7 @@ async def refusal(request: HttpRequest) -> web.Response | None:
         text = "mismatch challenge/response"
     elif request.headers.get(hdrs.SEC_WEBSOCKET_VERSION) != _VERSION:
         text = "missing or bad WebSocket Version"
-    elif not request.headers.get(hdrs.ORIGIN):
+    elif not _ORIGIN.fullmatch(request.headers.get(hdrs.ORIGIN, "")):
         status = 403
     elif len(_offered(request)) <= 1:
         return None
