@@ -36,7 +36,7 @@ class BuiltinKind(msgspec.Struct, frozen=True, kw_only=True):
     subresources: tuple[str, ...] = ()
     """For example ``("scale", "status")``."""
     verbs: tuple[str, ...] = ALL_VERBS
-    """The supported verbs; reviews, for example, can only be created."""
+    """The supported verbs; reviews can only be created, and Namespaces are deleted one by one."""
 
 
 class Version:

@@ -89,7 +89,7 @@ core.v1
   Endpoints endpoints short=ep
   Event events short=ev
   LimitRange limitranges short=limits
-  Namespace namespaces cluster short=ns sub=finalize,status
+  Namespace namespaces cluster short=ns sub=finalize,status verbs=create,delete,get,list,patch,update,watch
   Node nodes cluster short=no sub=status
   PersistentVolumeClaim persistentvolumeclaims short=pvc sub=status
   PersistentVolume persistentvolumes cluster short=pv sub=status

@@ -42,6 +42,8 @@ def test_aggregated_discovery_tells_all_groups_at_once(api: Any) -> None:
         ],
     }
     (core,) = api.get("/api", Accept=AGGREGATED)["items"]
+    found = {r["resource"]: r["verbs"] for r in core["versions"][0]["resources"]}
+    assert set(found["configmaps"]) - set(found["namespaces"]) == {"deletecollection"}
     assert core["metadata"] == {}
     accounts = {r["resource"]: r for r in core["versions"][0]["resources"]}["serviceaccounts"]
     assert accounts["responseKind"] == {"group": "", "version": "", "kind": "ServiceAccount"}

@@ -281,10 +281,7 @@ class ResourceHandler:
 
     async def _delete_collection(self, request: ResourceRequest) -> ResourceResponse:
         resource = request.served.resource
-        if (resource.namespaced and not request.route.namespace) or (
-            # Namespaces have no deletecollection.
-            resource.qualified_name == "namespaces"
-        ):
+        if resource.namespaced and not request.route.namespace:
             raise _no_such_method(request.served)
         options = attrs.evolve(self._delete_options(request), one_of_many=True)
         selection = bodies.selection(request.query, request.served, request.route.namespace)
