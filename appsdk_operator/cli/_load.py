@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import importlib
 import importlib.util
+import pkgutil
 import re
 import sys
 import sysconfig
@@ -55,27 +57,80 @@ def load_app(target: str) -> App:
         click.ClickException: there is no such module or App, or the module cannot be imported; the
             text says what to do.
     """
-    place, _, name = target.partition(":")
-    if not place:
-        raise click.ClickException(f"{target!r} has no module: give module:app, or file.py:app")
-    is_file = place.endswith(".py") or "/" in place
-    module = _file(place) if is_file else _module(place)
+    place, name = _parts(target)
+    module = _file(place) if _is_file(place) else _module(place)
     return _named(module, place, name) if name else _only(module, place)
 
 
-def _module(name: str) -> ModuleType:
-    for folder in (Path("src").absolute(), Path().absolute()):
-        if folder.is_dir() and str(folder) not in sys.path:
+def check_exists(target: str) -> None:
+    """Check that there is the file or module that ``target`` names, and import nothing.
+
+    Of a module within a package only the package is looked for.
+
+    Raises:
+        click.ClickException: there is none; the text has the nearest name.
+    """
+    place, _ = _parts(target)
+    if _is_file(place):
+        if not Path(place).is_file():
+            raise _no_file(place)
+        return
+    _find_modules_here()
+    package = place.partition(".")[0]
+    with contextlib.suppress(ValueError):  # a name that no module can have
+        if importlib.util.find_spec(package) is None:
+            raise _no_module(package)
+
+
+def _parts(target: str) -> tuple[str, str]:
+    place, _, name = target.partition(":")
+    if not place:
+        raise click.ClickException(f"{target!r} has no module: give module:app, or file.py:app")
+    return place, name
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
+
+
+def _no_file(place: str) -> click.ClickException:
+    path = Path(place)
+    found = difflib.get_close_matches(
+        path.name, [each.name for each in path.parent.glob("*.py")], 1
+    )
+    near = f". Did you mean {path.with_name(found[0])}?" if found else ""
+    return click.ClickException(f"there is no file {place}{near}")
+
+
+def _no_module(name: str) -> click.ClickException:
+    known = [each.name for each in pkgutil.iter_modules(map(str, _own_folders()))]
+    found = difflib.get_close_matches(name, known, 1)
+    near = f". Did you mean {found[0]}?" if found else ""
+    return click.ClickException(
+        f"there is no module {name}: run this command in the folder that holds it, or "
+        f"give the path of its file{near}"
+    )
+
+
+def _own_folders() -> list[Path]:
+    """Where the user's modules are."""
+    return [each for each in (Path("src").absolute(), Path().absolute()) if each.is_dir()]
+
+
+def _find_modules_here() -> None:
+    for folder in _own_folders():
+        if str(folder) not in sys.path:
             sys.path.insert(0, str(folder))
+
+
+def _module(name: str) -> ModuleType:
+    _find_modules_here()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if name == missing or name.startswith(f"{missing}."):
-            raise click.ClickException(
-                f"there is no module {missing}: run this command in the folder that holds it, or "
-                "give the path of its file"
-            ) from error
+            raise _no_module(missing) from error
         raise _failed(name, error) from error
     except Exception as error:
         raise _failed(name, error) from error
@@ -84,7 +139,7 @@ def _module(name: str) -> ModuleType:
 def _file(place: str) -> ModuleType:
     path = Path(place).absolute()
     if not path.is_file():
-        raise click.ClickException(f"there is no file {place}")
+        raise _no_file(place)
     # The module of a package may import its neighbours.
     parts, folder = [path.stem], path.parent
     while (folder / "__init__.py").is_file():

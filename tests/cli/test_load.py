@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from appsdk_operator.cli._load import load_app
+from appsdk_operator import cli
+from appsdk_operator.cli import _dev
+from appsdk_operator.cli._load import check_exists, load_app
 from tests.hostile_errors import HOSTILE_ERRORS
 
 APP = "from appsdk_operator.app import App\napp = App('first-operator')\n"
@@ -78,6 +80,49 @@ def test_a_module_that_is_not_there_is_named() -> None:
     assert "there is no module nowhere" in error("nowhere:app")
     assert "there is no file nowhere.py" in error("nowhere.py")
     assert "give module:app" in error(":app")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("bukets.py", "there is no file bukets.py. Did you mean buckets.py?"),
+        ("./buckets", "there is no file ./buckets. Did you mean buckets.py?"),
+        ("sub/bucket.py:app", "there is no file sub/bucket.py. Did you mean sub/buckets.py?"),
+        ("none/buckets.py", "there is no file none/buckets.py"),
+        ("bukets:app", "give the path of its file. Did you mean buckets?"),
+        ("shopp.main:app", "give the path of its file. Did you mean shop?"),
+        (
+            "xyzzy",
+            "there is no module xyzzy: run this command in the folder that holds it, or give ",
+        ),
+    ],
+)
+def test_a_misspelt_file_or_module_is_an_error_with_the_nearest_one(target: str, said: str) -> None:
+    for path in ("buckets.py", "sub/buckets.py", "src/shop/__init__.py"):
+        write(path, "raise AssertionError('nobody imports it')")
+    assert said in error(target)
+    with pytest.raises(click.ClickException) as caught:
+        check_exists(target)
+    assert caught.value.message == error(target)
+
+
+@pytest.mark.parametrize(
+    "target", ["buckets.py", "buckets:app", "shop.main:app", "yaml", "__main__"]
+)
+def test_a_file_or_module_that_exists_is_found_without_an_import(target: str) -> None:
+    for path in ("buckets.py", "src/shop/__init__.py"):
+        write(path, "raise AssertionError('nobody imports it')")
+    check_exists(target)
+
+
+@pytest.mark.parametrize("target", ["bukets.py", "bukets:app", ":app"])
+def test_development_of_what_is_not_there_ends_at_once(
+    target: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_dev, "develop", lambda *_: pytest.fail("it waits for the file"))
+    write("buckets.py", APP)
+    assert cli.main(["run", target, "--dev"]) == 2
+    assert error(target) in capsys.readouterr().err
 
 
 def test_a_module_that_lacks_another_says_which_and_where() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -91,18 +93,20 @@ def command(
         run_options = RunOptions(namespaces="*" if all_namespaces else names or None, **given)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    from appsdk_operator.cli import _load
+
     if dev:
         from appsdk_operator.cli import _dev
 
+        # Later it may be away while an editor saves it; no edit corrects a misspelt name.
+        with _not_started():
+            _load.check_exists(target)
         return _dev.develop(target, run_options)
     from appsdk_operator.app import run_program, start_logging
-    from appsdk_operator.cli import _load
 
     def load() -> App:
-        try:
+        with _not_started():
             app = _load.load_app(target)
-        except click.ClickException as error:
-            raise NotStartedError(error.format_message()) from error
         start_logging(app.name, run_options)
         return app
 
@@ -111,3 +115,12 @@ def command(
 
         return _dev.run_in_dev(load, run_options, in_dev)
     return run_program(load(), run_options)
+
+
+@contextlib.contextmanager
+def _not_started() -> Iterator[None]:
+    """Let an error in the block end the command with the status of what could not be loaded."""
+    try:
+        yield
+    except click.ClickException as error:
+        raise NotStartedError(error.format_message()) from error
