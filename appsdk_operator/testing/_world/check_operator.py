@@ -17,7 +17,6 @@ from appsdk_operator.runtime import safe_text, with_class
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames, promise_of
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.histories import Step, histories, play
-from appsdk_operator.testing._world.places import places_of
 from appsdk_operator.testing._world.promises import (
     FinalizerChecker,
     Promise,
@@ -129,8 +128,7 @@ class _OperatorCheck:
             try:
                 self._check(world, steps, finalizers)
             except BrokenPromise as error:
-                text = f"{error}{places_of(world.journal.entries)}"
-                raise BrokenPromise(text) from error.__cause__
+                raise BrokenPromise(f"{error}{world.code_at_work()}") from error.__cause__
 
     def traced(self, steps: Sequence[Step], error: BrokenPromise) -> BrokenPromise:
         """The error of a history once more, with the lines of the operator."""

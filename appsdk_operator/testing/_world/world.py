@@ -27,6 +27,7 @@ from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_o
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
 from appsdk_operator.testing._world.journal import Entry, timeline_of
 from appsdk_operator.testing._world.runnable import as_runnable
+from appsdk_operator.testing._world.places import places_of
 from appsdk_operator.testing._world.scheduler import Fiber, StuckError, ThreadScheduler
 
 __tracebackhide__ = hides_kit_frames
@@ -444,6 +445,15 @@ class World(SimulatedCluster):
                 entry.key,
             )
 
+    def code_at_work(self) -> str:
+        """The lines of the operator that ran in its last calls, or else those where its threads
+        are, as text that follows a timeline."""
+        if found := places_of(self.journal.entries):
+            return found
+        threads = sorted({_name_and_place(each) for each in self.schedule.fibers if _place(each)})
+        lines = "".join(f"\n  {each}" for each in threads)
+        return f"\nthreads of the operator:{lines}" if threads else ""
+
     def _reset_counts(self) -> None:
         self._counts.clear()
 
@@ -515,9 +525,13 @@ class Replica(Process):
 
 
 def _name_and_place(fiber: Fiber) -> str:
-    ident = None if fiber.thread is None else fiber.thread.ident
-    place = "" if ident is None else callback_place(ident)
+    place = _place(fiber)
     return f"{fiber.name}, at {place}" if place else fiber.name
+
+
+def _place(fiber: Fiber) -> str:
+    ident = None if fiber.thread is None else fiber.thread.ident
+    return "" if ident is None else callback_place(ident)
 
 
 def _asks_for(obj: Object, handler: Handler) -> bool:
