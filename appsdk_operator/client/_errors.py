@@ -520,6 +520,15 @@ def error_class_of(reason: str, code: int) -> type[ApiError]:
     return found
 
 
+def is_late(error: Exception) -> bool:
+    """Whether one of the client's time limits has passed.
+
+    A TimeoutError with a number is the system's: the peer acknowledges nothing, and the connection
+    is gone.
+    """
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
 def _int(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 

@@ -27,6 +27,7 @@ from appsdk_operator.client._errors import (
     ReadTimeout,
     ResponseTooLarge,
     TLSFailed,
+    is_late,
 )
 from appsdk_operator.client._redaction import redacted
 from appsdk_operator.client._transport.proxy import Proxy, proxy_for
@@ -396,15 +397,6 @@ class Response:
             if body.too_large:
                 raise ResponseTooLarge(f"the answer has more than the {limit} bytes allowed")
         self._connection.push_back(body.rest)
-
-
-def is_late(error: Exception) -> bool:
-    """Whether one of the client's time limits has passed.
-
-    A TimeoutError with a number is the system's: the peer acknowledges nothing, and the connection
-    is gone.
-    """
-    return isinstance(error, TimeoutError) and error.errno is None
 
 
 def _reason(error: Exception) -> str:

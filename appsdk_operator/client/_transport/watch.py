@@ -15,10 +15,10 @@ from appsdk_operator.client._errors import (
     TransportError,
     WatchSilent,
     error_from_status,
+    is_late,
 )
 from appsdk_operator.client._redaction import redacted
 from appsdk_operator.client._request import Request
-from appsdk_operator.client._transport.connection import is_late
 from appsdk_operator.client._transport.dechunk import ChunkedLines, LineDecoder, PlainLines
 from appsdk_operator.resource import (
     DecodeError,
