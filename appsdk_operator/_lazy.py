@@ -6,37 +6,32 @@ import importlib
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, AnyStr, NamedTuple, cast
+from typing import Any, AnyStr, cast
 
 
-class Names(NamedTuple):
-    """What a package offers: each name with the module that has it."""
-
-    public: dict[str, str]
-    unlisted: dict[str, str]
-    """For the other packages of the kit."""
-
-
-def names_of(package: str) -> Names:
+def names_of(package: str) -> tuple[dict[str, str], dict[str, str]]:
     """The names that the stub of a package imports, each as ``name as name``.
 
-    Those after a string among the imports are for the other packages.
+    Returns:
+        The public names, each with the module that has it, and those after a string among the
+        imports, which are for the other packages.
     """
     module = sys.modules[package]
     stub = f"{module.__file__}".removesuffix("c") + "i"
     source = module.__loader__.get_data(stub)  # type: ignore[union-attr]
-    names = Names({}, {})
-    table, home = names.public, ""
+    public: dict[str, str] = {}
+    unlisted: dict[str, str] = {}
+    table, home = public, ""
     # By line: a parser takes longer than the imports of a small package.
     for line in source.decode().splitlines():
         if line.startswith("from "):
             home, _, line = line[5:].partition(" import ")
         elif line.startswith('"'):
-            table = names.unlisted
+            table = unlisted
         name, found, _ = line.strip().partition(" as ")
         if found:
             table[name] = home
-    return names
+    return public, unlisted
 
 
 _HOMES: dict[str, dict[str, str]] = {}

@@ -96,13 +96,13 @@ def public_rooms() -> list[str]:
 def names_of(room: str) -> list[Name]:
     """The public names of a room, sorted."""
     module = importlib.import_module(f"{PACKAGE}.{room}")
-    homes = offered_by(module.__name__).public
+    homes, _ = offered_by(module.__name__)
     return [_described(name, module, homes) for name in sorted(module.__all__, key=str.lower)]
 
 
 def facade() -> dict[str, str]:
     """The names of the facade, each with the room that has it."""
-    homes = offered_by(PACKAGE).public
+    homes, _ = offered_by(PACKAGE)
     rooms = {name: home.removeprefix(f"{PACKAGE}.") for name, home in homes.items()}
     return {name: room for name, room in rooms.items() if room in ROOMS}
 
@@ -129,8 +129,8 @@ def _described(name: str, module: ModuleType, homes: dict[str, str]) -> Name:
 def data_docstring(home: str, name: str) -> list[str]:
     """The lines of the docstring under an assignment, from the module that makes it."""
     while hasattr(importlib.import_module(home), "__path__"):
-        offered = offered_by(home)
-        home = (offered.public | offered.unlisted)[name]
+        public, unlisted = offered_by(home)
+        home = (public | unlisted)[name]
     return ModuleAnalyzer.for_module(home).find_attr_docs().get(("", name), [])
 
 

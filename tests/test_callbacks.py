@@ -74,7 +74,7 @@ def parameters() -> dict[str, str]:
     found = {}
     for room in ROOMS:
         package = importlib.import_module(f"appsdk_operator.{room}")
-        for name in names_of(package.__name__).public:
+        for name in names_of(package.__name__)[0]:
             for called, function in callables_of(name, getattr(package, name)):
                 try:
                     signature = inspect.signature(function)
@@ -231,7 +231,6 @@ CASES: dict[str, str] = {
     "testing.check_operator(*)": errors("a_check_of_a_property_test"),
     "testing.*": OF_TESTS,
     # watchers.
-    "watchers.WatcherCall(watcher)": "the kit makes it",
     "watchers.InformerController(*)": values("the_options_of_an_informer_controller"),
     "watchers.InformerController.add_informer(*)": errors("what_an_informer_and_its_controller"),
     "watchers.InformerController.remove_*": "what was added before",

@@ -33,11 +33,11 @@ def test_all_packages_but_the_command_line_have_a_stub() -> None:
 @pytest.mark.parametrize("name", LAZY)
 def test_a_package_offers_what_its_stub_lists_first(name: str) -> None:
     package = importlib.import_module(name)
-    names = names_of(name)
-    assert package.__all__ == [*names.public]
+    public, unlisted = names_of(name)
+    assert package.__all__ == [*public]
     assert sorted(package.__all__) == dir(package)
-    assert not names.public.keys() & names.unlisted.keys()
-    for each, home in (names.public | names.unlisted).items():
+    assert not public.keys() & unlisted.keys()
+    for each, home in (public | unlisted).items():
         module = importlib.import_module(home)
         assert getattr(package, each) is getattr(module, each), each
 
@@ -56,7 +56,7 @@ def test_the_docstring_of_a_public_name_begins_with_a_noun_or_a_verb(name: str) 
 def test_a_public_name_has_one_package() -> None:
     homes: dict[str, list[str]] = {}
     for package in LAZY[1:]:
-        for name in names_of(package).public:
+        for name in names_of(package)[0]:
             homes.setdefault(name, []).append(package)
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 

@@ -21,7 +21,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """The annotation of the bookmark that ends a streamed list (KEP-3157)."""
 
 
-class Undecodable(NamedTuple):
+class Undecodable(msgspec.Struct, frozen=True):
     """An object of a list or a watch that cannot be decoded.
 
     If its metadata cannot be decoded either, namespace, name, uid and resource version are empty.
@@ -244,25 +244,16 @@ def _undecodable(raw: bytes, error: _codec.DecodeError) -> Undecodable:
     )
 
 
-class DecodedLines(NamedTuple, Generic[SpecT_co, StatusT_co]):
-    """The events in lines of a watch stream."""
-
-    events: list[WatchEvent[SpecT_co, StatusT_co]]
-    """With an :class:`UndecodableEvent` for each object that cannot be decoded."""
-    garbage: _codec.DecodeError | None
-    """The error of the first line that is not an event; later lines are not decoded."""
-
-
-if not TYPE_CHECKING:
-    DecodedLines.__class_getitem__ = subscript
-
-
 def decode_watch_events(
     kind: Kind[SpecT, StatusT], lines: Sequence[bytes]
-) -> DecodedLines[SpecT, StatusT]:
+) -> tuple[list[WatchEvent[SpecT, StatusT]], _codec.DecodeError | None]:
     """Decode lines of a watch stream; errors are returned and not raised.
 
     One function, because a watch spends most of its time here.
+
+    Returns:
+        The events, with an :class:`UndecodableEvent` for each object that cannot be decoded, and
+        the error of the first line that is not an event; later lines are not decoded.
     """
     events: list[WatchEvent[SpecT, StatusT]] = []
     append, decode_header, intern = events.append, _codec.decode_header, sys.intern
@@ -303,8 +294,8 @@ def decode_watch_events(
         try:
             append(_decode_other(kind, data[begin:end]))
         except _codec.DecodeError as error:
-            return DecodedLines(events, error)
-    return DecodedLines(events, None)
+            return events, error
+    return events, None
 
 
 def _places(lines: Sequence[bytes]) -> Iterable[tuple[bytes, int, int]]:

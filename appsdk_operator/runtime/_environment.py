@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
-from typing import Final, NamedTuple, Self, final
+from typing import Final, Self, final
+
+import msgspec
 
 from appsdk_operator.runtime._clock import Clock, ManualClock, RealClock, system_clock
 from appsdk_operator.runtime._logs.texts import safe_repr
 from appsdk_operator.runtime._metrics import Metrics, default_metrics
 
 
-class _Entered(NamedTuple):
+class _Entered(msgspec.Struct, frozen=True):
     clock: Clock
     metrics: Metrics | None
     """None: those of the process."""

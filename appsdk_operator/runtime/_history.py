@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
+
+import msgspec
 
 SPAN: Final = 10.0
 """Seconds of one span."""
 SPANS: Final = 60
 
 
-class _Sample(NamedTuple):
+class _Sample(msgspec.Struct, frozen=True):
     span: int
     calls: int
     failures: int
@@ -42,7 +44,7 @@ class CallHistory:
         span = int(now // SPAN)
         if self._samples and self._samples[-1].span >= span:
             last = self._samples[-1]
-            self._samples[-1] = last._replace(queued=max(last.queued, queued))
+            self._samples[-1] = msgspec.structs.replace(last, queued=max(last.queued, queued))
         else:
             self._samples.append(_Sample(span, calls, failures, queued))
         self.next = (span + 1) * SPAN

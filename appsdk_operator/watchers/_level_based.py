@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, final
+from typing import Any, Literal, Protocol, TypeAlias, final
 
 import msgspec
 
@@ -26,7 +26,7 @@ class CalledFunction(msgspec.Struct, frozen=True):
         return callback_name(self.function)
 
 
-class FailedFunction(NamedTuple):
+class FailedFunction(msgspec.Struct, frozen=True):
     """The call that has failed, and how its retry is decided."""
 
     called: CalledFunction
@@ -38,7 +38,7 @@ class FailedFunction(NamedTuple):
     """Seconds after which it is called again whatever the policy says; None: no such time."""
 
 
-class Waiting(NamedTuple):
+class Waiting(msgspec.Struct, frozen=True):
     """A call that a reconciler waits to make."""
 
     name: str

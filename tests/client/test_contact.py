@@ -20,6 +20,7 @@ from appsdk_operator.client import (
     ReadTimeout,
     ServerContact,
 )
+from appsdk_operator.client._transport.contact import Look
 from appsdk_operator.resource import MutableObject, kinds
 from appsdk_operator.runtime import ManualClock
 from appsdk_operator.testing import APIServer
@@ -38,21 +39,21 @@ def test_a_server_that_sends_something_is_never_asked() -> None:
 def test_a_quiet_server_is_asked_after_five_seconds_and_its_answer_is_enough() -> None:
     contact = ServerContact(0.0)
     watch = contact.watch(0.0)
-    assert contact.look(watch, 4.0) == (1.0, None, None, None)
-    assert contact.look(watch, 5.0) == (0.0, None, None, None)
+    assert contact.look(watch, 4.0) == Look(1.0)
+    assert contact.look(watch, 5.0) == Look(0.0)
     contact.heard_at = 5.1
-    assert contact.look(watch, 5.1) == (5.0, None, None, None)
+    assert contact.look(watch, 5.1) == Look(5.0)
 
 
 def test_a_server_without_an_answer_is_lost_after_ten_seconds_and_said_once() -> None:
     contact = ServerContact(0.0)
     watch = contact.watch(0.0)
     contact.not_answered(ERROR, 5.0, 10.0)
-    assert contact.look(watch, 10.0) == (5.0, 10.0, None, ERROR)
-    assert contact.look(watch, 10.0) == (5.0, None, None, None)
+    assert contact.look(watch, 10.0) == Look(5.0, lost_for=10.0, error=ERROR)
+    assert contact.look(watch, 10.0) == Look(5.0)
     contact.heard_at = 42.0
-    assert contact.look(watch, 43.0) == (4.0, None, 42.0, None)
-    assert contact.look(watch, 43.0) == (4.0, None, None, None)
+    assert contact.look(watch, 43.0) == Look(4.0, away=42.0)
+    assert contact.look(watch, 43.0) == Look(4.0)
 
 
 def test_a_server_that_refuses_connections_is_asked_each_second_until_it_is_lost() -> None:
@@ -70,8 +71,8 @@ def test_what_comes_while_a_question_is_out_ends_the_silence() -> None:
     watch = contact.watch(0.0)
     contact.heard_at = 6.0
     contact.not_answered(ERROR, 5.0, 10.0)
-    assert contact.look(watch, 10.5) == (0.5, None, None, None)
-    assert contact.look(watch, 16.0) == (0.0, None, None, None)
+    assert contact.look(watch, 10.5) == Look(0.5)
+    assert contact.look(watch, 16.0) == Look(0.0)
 
 
 def test_what_was_before_it_is_watched_again_does_not_count() -> None:
@@ -82,7 +83,7 @@ def test_what_was_before_it_is_watched_again_does_not_count() -> None:
     contact.end(watch)
     watch = contact.watch(100.0)
     assert contact.is_watched
-    assert contact.look(watch, 100.0) == (5.0, None, None, None)
+    assert contact.look(watch, 100.0) == Look(5.0)
     assert contact.lost_since is None
     assert contact.lost_until < 0.0
 
@@ -97,7 +98,11 @@ def test_each_of_two_who_watch_is_told_and_one_of_them_asks() -> None:
         contact.look(one, 5.0).wait,
     ] == [0.0, 1.0, 0.0]
     contact.not_answered(ERROR, 5.0, 10.0)
-    assert contact.look(other, 10.0) == contact.look(one, 10.0) == (5.0, 10.0, None, ERROR)
+    assert (
+        contact.look(other, 10.0)
+        == contact.look(one, 10.0)
+        == Look(5.0, lost_for=10.0, error=ERROR)
+    )
     assert contact.look(other, 15.0).wait == 0.0
     contact.end(other)  # it asks no more
     assert contact.is_watched
@@ -105,7 +110,7 @@ def test_each_of_two_who_watch_is_told_and_one_of_them_asks() -> None:
     third = contact.watch(16.0)
     assert contact.look(third, 16.0).lost_for == 16.0, "also who comes later"
     contact.heard_at = 42.0
-    assert contact.look(one, 43.0) == contact.look(third, 43.0) == (4.0, None, 42.0, None)
+    assert contact.look(one, 43.0) == contact.look(third, 43.0) == Look(4.0, away=42.0)
     contact.end(one)
     contact.end(third)
     assert not contact.is_watched
@@ -139,7 +144,7 @@ def test_who_reads_it_while_the_loss_ends_sees_the_loss_or_its_end() -> None:
 def test_silence_alone_is_no_loss() -> None:
     # As after a pause of the whole machine: nobody has asked.
     contact = ServerContact(0.0)
-    assert contact.look(contact.watch(0.0), 1000.0) == (0.0, None, None, None)
+    assert contact.look(contact.watch(0.0), 1000.0) == Look(0.0)
 
 
 def test_answers_and_what_a_watch_brings_are_heard() -> None:

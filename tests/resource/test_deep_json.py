@@ -457,7 +457,7 @@ def test_what_is_known_of_an_item_that_cannot_be_read_is_told():
     odd["metadata"]["generation"] = "many"
     body = encode_json({"metadata": {}, "items": [odd, {"metadata": 5}, "?"]})
     page = decode_list(THING, body)
-    known = [tuple(item[1:5]) for item in page.undecodable]
+    known = [(i.namespace, i.name, i.uid, i.resource_version) for i in page.undecodable]
     assert known == [("x", "odd", "uid-odd", "7"), ("", "", "", ""), ("", "", "", "")]
     assert [str(item) for item in page.undecodable] == [
         "x/odd",

@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, final
 
+import msgspec
+
 from appsdk_operator.cache._delivery.batches import Batch, BatchQueue
 from appsdk_operator.cache._delivery.coalescing import CoalescingBuffer, OrderedCall
 from appsdk_operator.cache._events import Event, ResourceAction
@@ -104,7 +106,7 @@ class DeliveryKey(NamedTuple):
         return f"{self.source.kind} {name}"
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     """A key that a worker took while another source's event of its object was handled."""
 
     key: DeliveryKey

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from appsdk_operator.runtime import fork_safe
 
@@ -19,7 +21,7 @@ _ASK_LOST: Final = 5.0
 """Seconds between two questions to a server that is lost: many operators wait for its return."""
 
 
-class Look(NamedTuple):
+class Look(msgspec.Struct, frozen=True):
     """What a look at a :class:`ServerContact` found."""
 
     wait: float
@@ -32,7 +34,7 @@ class Look(NamedTuple):
     """Why the last question had no answer, where the server counts as lost from now on."""
 
 
-class _Failure(NamedTuple):
+class _Failure(msgspec.Struct, frozen=True):
     began: float
     ended: float
     error: Exception
@@ -104,7 +106,7 @@ class ServerContact:
                 away = self._back_at - watch.lost_since
             if since is not None and since != watch.lost_since:
                 lost_for = now - since
-                error = self._failure and self._failure.error
+                error = None if self._failure is None else self._failure.error
             watch.lost_since = since
             if not wait and self._asking not in (None, watch):
                 wait = _ASK_AGAIN

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import msgspec
 
@@ -25,7 +25,7 @@ _SLACK = 64
 """The most stale items in a heap, beyond two for each key, before they are removed."""
 
 
-class QueueItem(NamedTuple, Generic[K]):
+class QueueItem(msgspec.Struct, Generic[K], frozen=True):
     """A key that was handed out."""
 
     key: K

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, final
+from typing import Final, final
+
+import msgspec
 
 from appsdk_operator.runtime._clock import Clock, ManualClock
 from appsdk_operator.runtime._logs.durations import duration_text
@@ -39,7 +41,7 @@ _HANGING = Family(
 _log = get_logger("appsdk_operator.runtime")
 
 
-class RunningCall(NamedTuple):
+class RunningCall(msgspec.Struct, frozen=True):
     """A call that a worker makes now."""
 
     thread: int

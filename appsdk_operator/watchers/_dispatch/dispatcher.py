@@ -675,7 +675,9 @@ class Dispatcher:
         handler: Any = target.handler
         attempt, policy, longest, level = request.attempt, None, None, target.level_based
         if level is not None:
-            handler, attempt, policy, longest = level.failing(request.object)
+            failing = level.failing(request.object)
+            handler, attempt = failing.called, failing.attempt
+            policy, longest = failing.retry_policy, failing.longest
             if slot.called is None:  # a write around the call has failed
                 slot.called = handler.function, action.value
         call = WatcherCall(key.source.kind, handler, action, request.object, attempt)

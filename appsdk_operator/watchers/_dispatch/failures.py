@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import NamedTuple, TypeAlias, final
+from typing import TypeAlias, final
 
-import attrs
+import msgspec
 
 from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.client import ClientError
@@ -41,8 +41,7 @@ from appsdk_operator.watchers._watcher import ResourceWatcher
 _log = get_logger("appsdk_operator.watchers")
 
 
-@attrs.frozen
-class WatcherCall:
+class WatcherCall(msgspec.Struct, frozen=True):
     """One call of a watcher or reconciler, as error handlers get it."""
 
     kind: str
@@ -90,7 +89,7 @@ def _counts_as_attempt(error: Exception) -> bool:
     return retry_after_seconds(sole_error(error)) is None
 
 
-class RetryPlan(NamedTuple):
+class RetryPlan(msgspec.Struct, frozen=True):
     """What follows a failed call."""
 
     delay: float | None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
-import attrs
+import msgspec
 from msgspec import structs
 
 from appsdk_operator.cache import Event, EventSource, ResourceAction
@@ -40,8 +40,7 @@ class CallReason(enum.Enum):
 
 
 @final
-@attrs.define(eq=False, kw_only=True)
-class PendingCall:
+class PendingCall(msgspec.Struct, kw_only=True, eq=False):
     """A call that waits: for its time, a resync or a change."""
 
     reason: CallReason
@@ -50,7 +49,7 @@ class PendingCall:
     action: ResourceAction
     seen: Object
     """The object as of the failed call."""
-    latest: Object = attrs.field(default=attrs.Factory(lambda self: self.seen, takes_self=True))
+    latest: Object
     """The newest state of the object; a retry gets this one."""
     old: Object | None = None
     """For an update: the state before it."""
@@ -64,7 +63,7 @@ class PendingCall:
     is_terminal: bool = False
     """Whether neither a retry nor a resync repeats the call, but only a change of the object's
     generation, labels or annotations."""
-    state: dict[str, Any] = attrs.field(factory=dict)
+    state: dict[str, Any] = msgspec.field(default_factory=dict)
     """A reconciler's ``request.state``."""
     name: str = ""
     """The name of the function; ``""`` if only the target knows it."""
@@ -113,7 +112,7 @@ class PendingCall:
             self.latest = event.object
 
 
-class Reaction(NamedTuple):
+class Reaction(msgspec.Struct, frozen=True):
     """What follows an event of an object that has pending calls, in this order."""
 
     retries: Sequence[PendingCall] = ()
@@ -266,6 +265,7 @@ class PendingCalls:
                 source=source,
                 action=request.action,
                 seen=seen,
+                latest=seen,
                 old=request.old,
                 due=each.due,
                 error=each.error,
@@ -347,6 +347,7 @@ class PendingCalls:
             source=source,
             action=request.action,
             seen=request.object,
+            latest=request.object,
             old=request.old,
             due=due,
             state=request.state,
