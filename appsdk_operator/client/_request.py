@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import quote_plus
 
 import msgspec
 
-from appsdk_operator.resource import (
-    FieldSelection,
-    LabelSelection,
-    field_selector_of,
-    label_selector_of,
-)
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelection, LabelSelection
 
 JSON = "application/json"
 
@@ -98,6 +95,10 @@ def selectors_of(
     >>> selectors_of({"tier": "front", "app": "web"}, "metadata.name=a")
     [('labelSelector', 'app=web,tier=front'), ('fieldSelector', 'metadata.name=a')]
     """
+    if labels is None and fields is None:
+        return []
+    from appsdk_operator.resource import field_selector_of, label_selector_of
+
     given = {
         "labelSelector": labels if isinstance(labels, str) else label_selector_of(labels),
         "fieldSelector": fields if isinstance(fields, str) else field_selector_of(fields),

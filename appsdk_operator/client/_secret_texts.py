@@ -7,7 +7,6 @@ beginning is shown, if it is one that servers make of names alone, and the paths
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -46,7 +45,7 @@ _CAUSE: Final = lazy_pattern(
     r"(?:Required|Invalid|Unsupported|Duplicate) value|Forbidden|Too long|Too many|Not found"
 )
 _DETAILS: Final = ("name", "group", "kind", "uid", "retryAfterSeconds")
-_PATH: Final = re.compile(
+_PATH: Final = lazy_pattern(
     r"/api/v1/(namespaces/[^/]+/)?secrets(/|$)"
     r"|/apis/authentication\.k8s\.io/[^/]+/tokenreviews$|/api/v1/.*/serviceaccounts/[^/]+/token$"
 )

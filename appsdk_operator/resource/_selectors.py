@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_DNS_SUBDOMAIN: Final = re.compile(
+from appsdk_operator._lazy import lazy_pattern
+
+_NAME: Final = lazy_pattern(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_DNS_SUBDOMAIN: Final = lazy_pattern(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )
-_PATH: Final = re.compile(r"[^\s=!,\\]+")
-_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,20}")
+_PATH: Final = lazy_pattern(r"[^\s=!,\\]+")
+_INTEGER: Final = lazy_pattern(r"[-+]?[0-9]{1,20}")
 
 
 class SelectorError(ValueError):
@@ -444,7 +446,7 @@ def _integer(text: str) -> int | None:
     return number
 
 
-_TOKEN: Final = re.compile(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))", re.ASCII)
+_TOKEN: Final = lazy_pattern(r"\s*(?:(==|!=|[=!<>(),])|([^\s=!<>(),]+))", re.ASCII)
 
 
 class _Parser:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
+
+from appsdk_operator._lazy import lazy_pattern
 
 UNNAMED: Final = "operator"
 """The name in the finalizers of operators without one, as in grafana-app-sdk."""
 PREVIOUS_NAMES: Final = (UNNAMED,)
 _RESERVED: Final = (UNNAMED, "wip")
 _LONGEST: Final = 40  # leaves room for the kind in a finalizer's 63 characters
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME: Final = lazy_pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_operator_name(name: str) -> bool:

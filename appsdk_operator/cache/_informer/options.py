@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from appsdk_operator.cache._informer.handler_caller import ErrorHandler
 from appsdk_operator.cache._informer.store import IndexFunction, check_indexes
 from appsdk_operator.cache._informer.transforms import Transform, only_metadata_then
-from appsdk_operator.resource import (
-    FieldSelector,
-    Kind,
-    LabelSelector,
-    check_followed_namespace,
-    check_kind,
-)
+from appsdk_operator.resource import Kind, check_followed_namespace, check_kind
 from appsdk_operator.runtime.validation import (
     check_count,
     check_flag,
     check_function,
     check_number,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelector, LabelSelector
 
 
 class InformerOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,6 @@ from appsdk_operator.cache._events import Event, ResourceAction
 from appsdk_operator.resource import (
     DecodeError,
     Kind,
-    LabelSelection,
     Object,
     ObjectKey,
     Undecodable,
@@ -21,10 +20,12 @@ from appsdk_operator.resource import (
     WatchEventType,
     check_kind,
     is_older_version,
-    label_selector_of,
 )
 from appsdk_operator.runtime import as_exception, fork_safe, get_logger
 from appsdk_operator.runtime.validation import check_function, check_text
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import LabelSelection
 
 # The classes below have a method called list.
 Objects: TypeAlias = list[Object[SpecT, StatusT]]
@@ -546,7 +547,10 @@ def differ(one: Object, other: Object) -> bool:
 
 
 def _selected(found: list[Object], selection: LabelSelection | None) -> Objects:
-    selector = label_selector_of(selection)
-    if selector is None:
+    if selection is None:
         return found
+    from appsdk_operator.resource import label_selector_of
+
+    selector = label_selector_of(selection)
+    assert selector is not None
     return [obj for obj in found if selector.matches(obj.labels)]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 import random
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator._lazy import if_loaded
+from appsdk_operator._lazy import if_loaded, lazy_pattern
 from appsdk_operator.client._api import request_builders
 from appsdk_operator.client._api.dropped_status import warn_of_dropped_status
 from appsdk_operator.client._api.options import (
@@ -33,9 +32,7 @@ from appsdk_operator.resource import (
     PARTIAL_METADATA_KIND,
     AnyObject,
     DecodeError,
-    FieldSelection,
     Kind,
-    LabelSelection,
     ListPage,
     Object,
     Patch,
@@ -61,9 +58,10 @@ if TYPE_CHECKING:
     from appsdk_operator.client._api.aio import AsyncClient
     from appsdk_operator.client._api.discovery import Discovery
     from appsdk_operator.client._transport.contact import ServerContact
+    from appsdk_operator.resource import FieldSelection, LabelSelection
 
 
-_PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
+_PATH = lazy_pattern(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
 
 
 @final

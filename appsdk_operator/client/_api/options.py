@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from appsdk_operator.client._request import query_of
-from appsdk_operator.resource import FieldSelection, Kind, LabelSelection, encode_json
+from appsdk_operator.resource import Kind, encode_json
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.runtime.validation import (
     check_choice,
@@ -14,6 +14,9 @@ from appsdk_operator.runtime.validation import (
     check_text,
     checked_seconds,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelection, LabelSelection
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
 """The server's treatment of unknown and duplicate fields."""

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.options import FieldValidation, Propagation
 from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.resource import (
     AnyObject,
-    FieldSelection,
     Kind,
-    LabelSelection,
     ListPage,
     MutableObject,
     Object,
     Patch,
 )
 from appsdk_operator.runtime import StopSignal
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelection, LabelSelection
 
 Change: TypeAlias = Callable[[MutableObject[SpecT, StatusT]], Any]
 """Changes a mutable copy to the desired state; may be ``async def``."""

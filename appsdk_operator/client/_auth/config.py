@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -18,7 +18,6 @@ from appsdk_operator.client._auth.credentials import (
     basic,
     bearer,
 )
-from appsdk_operator.client._auth.impersonation import Impersonation
 from appsdk_operator.client._auth.option_checks import (
     as_float,
     check_flag_option,
@@ -39,6 +38,9 @@ from appsdk_operator.client._auth.option_checks import (
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.runtime import Clock
 from appsdk_operator.runtime.validation import check_instance, check_text, checked_seconds
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._auth.impersonation import Impersonation
 
 
 def _default_user_agent() -> str:
@@ -207,6 +209,8 @@ class ClientConfig:
             example = "a subclass of yours, or those of ClientConfig.load().credentials"
             check_instance("credentials", self.credentials, Credentials, example)
         if self.impersonate is not None:
+            from appsdk_operator.client._auth.impersonation import Impersonation
+
             example = 'Impersonation(user="jane")'
             check_instance("impersonate", self.impersonate, Impersonation, example)
 

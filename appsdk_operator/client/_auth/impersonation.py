@@ -47,14 +47,12 @@ class Impersonation:
                 )
 
 
-def impersonation_headers(impersonate: Impersonation | None) -> list[tuple[str, str]]:
+def impersonation_headers(impersonate: Impersonation) -> list[tuple[str, str]]:
     """The headers that ask for impersonation.
 
     >>> impersonation_headers(Impersonation(user="jane", extra={"example.com/Team": ["a"]}))
     [('Impersonate-User', 'jane'), ('Impersonate-Extra-example.com%2Fteam', 'a')]
     """
-    if impersonate is None:
-        return []
     headers = [("Impersonate-User", impersonate.user)]
     headers += [("Impersonate-Group", group) for group in impersonate.groups]
     if impersonate.uid:

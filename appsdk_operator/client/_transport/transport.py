@@ -18,15 +18,14 @@ reasons:
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
+from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.client._auth.config import ClientConfig, credentials_of
 from appsdk_operator.client._auth.credentials import checked_authorization
-from appsdk_operator.client._auth.impersonation import impersonation_headers
 from appsdk_operator.client._errors import (
     ApiError,
     BadResponse,
@@ -72,7 +71,7 @@ _MAX_WARNINGS_AT_ONCE = 16
 _MAX_WARNING_HEADER = 8192
 _MAX_WARNING = 1024
 _EARLIER_ATTEMPT = "an earlier try of this request got no answer and may have been carried out"
-_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_WARNING = lazy_pattern(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class OpenResponse(NamedTuple):
@@ -148,10 +147,11 @@ class Transport:
             TokenBucket(rate=config.qps, burst=config.burst, clock=clock) if config.qps else None
         )
         self._stop = StopSignal(clock=clock)
-        self._headers = [
-            ("User-Agent", config.user_agent),
-            *impersonation_headers(config.impersonate),
-        ]
+        self._headers = [("User-Agent", config.user_agent)]
+        if config.impersonate is not None:
+            from appsdk_operator.client._auth.impersonation import impersonation_headers
+
+            self._headers += impersonation_headers(config.impersonate)
         self._warnings: set[str] = set()
         self._warnings_lock = fork_safe(threading.Lock())
         self._secrets, self._proxy_secrets = SentCredentials(), SentCredentials()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.client import ApiError, JsonPatch, NotFound, live_reader
+from appsdk_operator._lazy import lazy_pattern
+from appsdk_operator.client import ApiError, NotFound, live_reader
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
     PatchAbandonedError,
@@ -20,13 +20,16 @@ from appsdk_operator.resource import Kind, MutableObject, Object
 from appsdk_operator.runtime import safe_text
 from appsdk_operator.runtime.validation import check_client, check_text
 
+if TYPE_CHECKING:
+    from appsdk_operator.client import JsonPatch
+
 _Change: TypeAlias = Callable[[Object], list[dict[str, Any]]]
 
 MAX_FINALIZER_NAME = 63
 """Characters of a finalizer's name after its domain."""
 _MAX_PREFIX = 253
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME = lazy_pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_PREFIX = lazy_pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class FinalizerError(Exception):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from appsdk_operator.client import (
     ATTEMPTS,
     ApiError,
     Conflict,
     Invalid,
-    JsonPatch,
     NotFound,
     Patch,
 )
 from appsdk_operator.resource import Kind, Object
+
+if TYPE_CHECKING:
+    from appsdk_operator.client import JsonPatch
 
 Operations = Sequence[dict[str, Any]]
 
@@ -81,6 +83,8 @@ def guarded_patch(
         operations = change(present)
         if not operations:
             return present
+        from appsdk_operator.client import JsonPatch
+
         try:
             return write(JsonPatch(operations))
         except NotFound:

@@ -7,13 +7,14 @@ are recognised without an import of pydantic.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, TypeGuard, get_args, get_origin
 
 import attrs
 import msgspec
+
+from appsdk_operator._lazy import lazy_pattern
 
 
 def is_pydantic_model(view: Any) -> bool:
@@ -184,7 +185,7 @@ def model_errors(error: ValueError) -> list[tuple[str, str]]:
     ]
 
 
-_LOCATION = re.compile(r" - at (`key` in )?`\$([^`]*)`")
+_LOCATION = lazy_pattern(r" - at (`key` in )?`\$([^`]*)`")
 
 
 def path_and_problem(error: Exception) -> tuple[str, str]:
