@@ -26,8 +26,8 @@ from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_fra
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
 from appsdk_operator.testing._world.cluster import NO_CHANGE, Process, SimulatedCluster
 from appsdk_operator.testing._world.journal import Entry, timeline_of
-from appsdk_operator.testing._world.runnable import as_runnable
 from appsdk_operator.testing._world.places import places_of
+from appsdk_operator.testing._world.runnable import as_runnable
 from appsdk_operator.testing._world.scheduler import Fiber, StuckError, ThreadScheduler
 
 __tracebackhide__ = hides_kit_frames
