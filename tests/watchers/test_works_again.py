@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from appsdk_operator import App, Kind, SimpleWatcher, kinds
+from appsdk_operator.resource import Object
 from appsdk_operator.testing import Simulation, World
+from appsdk_operator.watchers import never_retry
+from tests.watchers.conftest import Rig
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -68,6 +71,27 @@ def test_what_is_deleted_while_it_fails_does_not_work_again(
         simulation.create("a")
         simulation.settle()
         assert not lines()
+
+
+def test_what_is_gone_fails_no_more_once_its_deletion_is_given_up(
+    make_rig: Callable[..., Rig], widget: Callable[..., Object], caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = make_rig(retry_policy=never_retry, error_handler=None)
+    rig.watcher("w", None, None, *[ConnectionError("away")] * 3)
+    gone = [widget("a"), widget("b")]
+    rig.informer.add(*gone)
+    for obj in gone:
+        rig.informer.delete(obj)
+    rig.work()
+    rig.clock.advance(3600.0)
+    rig.informer.add(widget("c"))
+    rig.work()
+    failed = [text for text in caplog.messages if " failed on " in text]
+    assert [text.rpartition("; ")[2] for text in failed] == [
+        *["given up"] * 2,
+        "given up until the next resync",
+    ]
+    assert "objects fail" not in caplog.text, "only one does"
 
 
 def test_a_function_of_an_app_is_named(lines: Callable[[], list[str]]) -> None:

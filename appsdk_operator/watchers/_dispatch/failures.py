@@ -170,7 +170,9 @@ class Failures:
             self._metrics.gave_up(call.kind, role, call.action, is_clean_up=is_clean_up)
         else:
             self._metrics.retry_planned(call.kind, retry_action(call.action, role))
-        if not is_known:
+        if delay is None and call.action is ResourceAction.DELETE:
+            self.log.failing.forget(_identity(call.object))  # gone, and called no more
+        elif not is_known:
             function = failed_function(error) or call.callback
             called, about = called_of(call.watcher), _identity(call.object)
             self.log.failing.failed(called, about, function, sole_error(error))
