@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator.controllers import Result, reconcile_context
 from appsdk_operator.controllers._engine import chain
+from appsdk_operator.resource import Kind, ObjectKey
 from appsdk_operator.runtime import (
     CallRecord,
     ItemExponential,
@@ -25,10 +26,11 @@ from appsdk_operator.runtime import (
     WorkQueue,
     awaited_by,
 )
-from tests.controllers.controller_tools import PATIENCE, Gate, Rig, plain_limiter
+from tests.controllers.controller_tools import PATIENCE, Gate, Rig, Tap, plain_limiter
 from tests.hypothesis_profiles import scaled
 from tests.waiting import eventually
 
+WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 _left_behind: contextvars.ContextVar[str] = contextvars.ContextVar("left_behind", default="")
 
 
@@ -394,6 +396,56 @@ def test_code_that_may_block_does_not_run_on_the_loop(caplog: pytest.LogCaptureF
         threads.clear()
 
 
+def test_one_that_fails_ends_no_row_of_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    failing, done = [True], []
+
+    async def reconcile(request: int) -> None:
+        if request == 0 and failing:
+            raise ValueError(request)
+        done.append(request)
+
+    rig = Rig(reconciler=reconcile)
+    waits = waits_of(rig)
+    started(rig, *range(101))
+    eventually(lambda: rig.results() == {"success": 100, "error": 1})
+    assert len(waits) == 2
+    failing.clear()
+    with caplog.at_level(logging.INFO, "appsdk_operator.controllers"):
+        rig.clock.advance(1.0)
+        eventually(lambda: rig.results() == {"success": 101, "error": 1})
+        assert rig.stop() == []
+    assert done == [*range(1, 101), 0]
+    assert "works again for 0, after 1 failure" in caplog.text
+
+
+def test_of_one_that_has_failed_the_state_is_not_looked_up_on_the_loop() -> None:
+    threads: list[str] = []
+    keys = [ObjectKey(name, "default") for name in "ab"]
+
+    async def reconcile(request: ObjectKey) -> None:
+        if request == keys[0]:
+            raise ValueError(request)
+
+    class Store(Tap):
+        kind = WIDGET
+
+        def find(self, name: str, namespace: str) -> None:
+            threads.append(threading.current_thread().name)
+
+    rig = Rig(reconciler=reconcile, kind=WIDGET)
+    rig.tap = Store()
+    started(rig, keys[0])
+    eventually(lambda: rig.results() == {"error": 1})
+    rig.controller.hold()
+    for key in reversed(keys):
+        rig.add(key)
+    threads.clear()
+    rig.controller.let_go()
+    eventually(lambda: rig.results() == {"success": 1, "error": 2})
+    assert rig.stop() == []
+    assert set(threads) == {f"{rig.controller.name}/worker/0"}
+
+
 # The pieces.
 
 
@@ -495,6 +547,13 @@ def test_an_exchange_gives_the_next_key_or_changes_nothing() -> None:
     queue.add("a")
     assert queue.try_get() is not None
     assert queue.exchange("a") is None
+    queue.add("x")
+    assert queue.exchange("a", unless={"x"}) is None
+    item = queue.exchange("a", unless={"a"})
+    assert item is not None
+    assert item.key == "x"
+    queue.add("a")
+    assert queue.exchange("x") is not None
     queue.add("a")  # while it is processed: its holder gets it with done_and_get()
     assert queue.exchange("a") is None
     queue.add("b", priority=-1)

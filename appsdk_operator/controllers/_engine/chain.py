@@ -129,13 +129,13 @@ class ReconcileChain(Generic[R]):
             or runner.clock.monotonic() >= self._until
             or self._has_stopped()
             or runner.activity.observers.present
-            or runner.has_to_log()
+            or runner.has_to_log(item.key)
         ):
             return None
         self._left -= 1
         self._context = None
         runner.end_of(item, context, self._slot)
-        following = runner.queue.exchange(item.key)
+        following = runner.exchange(item.key)
         if following is None:
             return None
         context = self._begin(following)

@@ -259,9 +259,15 @@ class ReconcileRunner(Generic[R]):
         if _log.logger.isEnabledFor(logging.DEBUG):
             self._log_begin(context)
 
-    def has_to_log(self) -> bool:
-        """Whether a reconcile that succeeds, or the one that follows, is logged."""
-        return _log.logger.isEnabledFor(logging.DEBUG) or bool(self._failure_log.failing.calls)
+    def has_to_log(self, request: R) -> bool:
+        """Whether it is logged if a reconcile succeeds, or that the next one begins."""
+        failing = self._failure_log.failing.calls
+        is_failing = bool(failing) and (None, request) in failing
+        return is_failing or _log.logger.isEnabledFor(logging.DEBUG)
+
+    def exchange(self, request: R) -> QueueItem[R] | None:
+        """The next request in place of this one, unless a source may be asked for its object."""
+        return self.queue.exchange(request, unless=self._failures)
 
     def coroutine(self, request: R) -> Coroutine[Any, Any, Any]:
         """A coroutine that calls an ``async def`` reconciler."""
@@ -347,7 +353,7 @@ class ReconcileRunner(Generic[R]):
             self._failures.pop(item.key, None)
         self._retry.forget(item.key)
         failing = self._failure_log.failing
-        if failing.calls:
+        if failing.calls and (None, item.key) in failing.calls:
             failing.succeeded(None, item.key, self._text_of(item.key))
         result = "success"
         if outcome is not None and outcome.requeue_after is not None:

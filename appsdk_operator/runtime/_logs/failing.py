@@ -42,7 +42,7 @@ class FailingCalls:
         self._clock = clock
         self._lock = threading.Lock()
         self.calls: OrderedDict[tuple[Hashable, Hashable], _Failing] = OrderedDict()
-        """To be read without the lock for whether it is empty, and for nothing else."""
+        """To be read without the lock for whether it is empty or has a key, nothing else."""
         self._said_at = -_PERIOD
 
     def failed(

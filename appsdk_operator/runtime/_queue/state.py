@@ -92,6 +92,10 @@ class QueueState(Generic[K]):
         """The ticket of the key that :meth:`pop` would hand out; None when there is none."""
         return self._ready[0][1] if self.has_ready(now) else None
 
+    def next_key(self, now: float) -> K | None:
+        """The key that :meth:`pop` would hand out; None when there is none."""
+        return self._ready[0][2].key if self.has_ready(now) else None
+
     def has_others(self, own: Iterable[K]) -> bool:
         """Whether any other key than these, each named once, is queued or processed."""
         known = sum((key in self._entries) + (key in self.locked) for key in own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from threading import get_ident
 from typing import Any, Final, Generic, TypeVar, cast, final
 
@@ -325,8 +325,13 @@ class WorkQueue(Generic[K]):
                 self._retire()
         return item
 
-    def exchange(self, key: K) -> QueueItem[K] | None:
+    def exchange(self, key: K, *, unless: Container[K] = ()) -> QueueItem[K] | None:
         """:meth:`done` and :meth:`get` in one if a key is ready; else nothing, and no wait.
+
+        Args:
+            key: the key that is done.
+            unless: the keys that are not to be taken this way: if one of them is the next, nothing
+                is done.
 
         Returns:
             The next key, or None. Then ``key`` is still the caller's, who says :meth:`done` later.
@@ -336,7 +341,10 @@ class WorkQueue(Generic[K]):
             self._take_turn()
         try:
             now = self._clock.monotonic()
-            if self._is_shut_down or self.is_held or not self._state.has_ready(now):
+            if self._is_shut_down or self.is_held:
+                return None
+            following = self._state.next_key(now)
+            if following is None or following in unless:
                 return None
             self._unlock(key, now)
             item = self._hand_out(now)  # perhaps the same key, which was added meanwhile
