@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -202,8 +203,10 @@ def promises_of(broken: Broken) -> dict[str, Any]:
 
 def timeline_in(error: BaseException) -> str:
     """What an error says before the operator's lines and the replay."""
-    told = str(error).partition("\nlines that ran in the last call")[0]
-    return told.partition("\nto see it again")[0]
+    [told] = re.split("\n(?:lines that ran|threads of the operator|to see it again)", str(error))[
+        :1
+    ]
+    return told
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
