@@ -203,10 +203,8 @@ def promises_of(broken: Broken) -> dict[str, Any]:
 
 def timeline_in(error: BaseException) -> str:
     """What an error says before the operator's lines and the replay."""
-    [told] = re.split("\n(?:lines that ran|threads of the operator|to see it again)", str(error))[
-        :1
-    ]
-    return told
+    follows = "\n(?:lines that ran|threads of the operator|to see it again)"
+    return re.split(follows, str(error), maxsplit=1)[0]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.make.__name__)
