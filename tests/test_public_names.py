@@ -61,6 +61,13 @@ def test_a_public_name_has_one_package() -> None:
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
+def test_a_file_of_a_private_folder_has_no_underscore() -> None:
+    package = Path(appsdk_operator.__file__ or "").parent
+    files = (path.relative_to(package) for path in package.rglob("_*.py"))
+    within = [path for path in files if any(part[0] == "_" for part in path.parts[:-1])]
+    assert [str(path) for path in within if path.name != "__init__.py"] == []
+
+
 def test_a_name_may_be_a_module_that_nobody_has_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

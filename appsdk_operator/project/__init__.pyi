@@ -8,10 +8,10 @@ from appsdk_operator.project._manifests.manifests import (
 from appsdk_operator.project._manifests.options import (
     ManifestOptions as ManifestOptions,
 )
-from appsdk_operator.project._models._crds import (
+from appsdk_operator.project._models.crds import (
     models as models,
 )
-from appsdk_operator.project._models._schemas import (
+from appsdk_operator.project._models.schemas import (
     ModelError as ModelError,
 )
 from appsdk_operator.project._rbac.grants import (
@@ -46,13 +46,13 @@ from appsdk_operator.project._files import (
 from appsdk_operator.project._manifests.bindings import (
     added_permissions as added_permissions,
 )
-from appsdk_operator.project._models._builtin import (
+from appsdk_operator.project._models.builtin import (
     builtin_models as builtin_models,
 )
-from appsdk_operator.project._models._crds import (
+from appsdk_operator.project._models.crds import (
     read_crds as read_crds,
 )
-from appsdk_operator.project._models._module import (
+from appsdk_operator.project._models.module import (
     ModelStyle as ModelStyle,
 )
 from appsdk_operator.project._rbac.record_file import (

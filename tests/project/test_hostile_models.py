@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from appsdk_operator import Object, custom_resource_definition
 from appsdk_operator.project import ModelError, models
-from appsdk_operator.project._models._module import reserved_fields
+from appsdk_operator.project._models.module import reserved_fields
 from appsdk_operator.testing.strategies import values
 from tests.hypothesis_profiles import scaled
 from tests.project.hostile_crds import damaged, definitions

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from appsdk_operator.project._models._layout import Node, Ref
+from appsdk_operator.project._models.layout import Node, Ref
 
 
 @attrs.frozen(kw_only=True)

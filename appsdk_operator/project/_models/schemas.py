@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.project._models._classes import Classes, Field, ModelClass
-from appsdk_operator.project._models._layout import (
+from appsdk_operator.project._models.classes import Classes, Field, ModelClass
+from appsdk_operator.project._models.layout import (
     DEEPEST_VALUE,
     Group,
     Node,
@@ -19,7 +19,7 @@ from appsdk_operator.project._models._layout import (
     plain_doc,
     value_literal,
 )
-from appsdk_operator.project._models._names import (
+from appsdk_operator.project._models.names import (
     ModelError,
     class_words,
     singular,

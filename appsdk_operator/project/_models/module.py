@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 import attrs
 
-from appsdk_operator.project._models._classes import Field, ModelClass
-from appsdk_operator.project._models._layout import (
+from appsdk_operator.project._models.classes import Field, ModelClass
+from appsdk_operator.project._models.layout import (
     WIDTH,
     Group,
     Node,
@@ -23,7 +23,7 @@ from appsdk_operator.project._models._layout import (
     string,
     written,
 )
-from appsdk_operator.project._models._names import (
+from appsdk_operator.project._models.names import (
     CLASS_RESERVED,
     FIELD_RESERVED,
     ModelError,

@@ -6,18 +6,18 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from appsdk_operator.project._models._classes import Classes
-from appsdk_operator.project._models._crds import check_style
-from appsdk_operator.project._models._layout import Group, Node, Text
-from appsdk_operator.project._models._module import (
+from appsdk_operator.project._models.classes import Classes
+from appsdk_operator.project._models.crds import check_style
+from appsdk_operator.project._models.layout import Group, Node, Text
+from appsdk_operator.project._models.module import (
     KindText,
     ModelStyle,
     module_text,
     named,
     reserved_fields,
 )
-from appsdk_operator.project._models._names import constant
-from appsdk_operator.project._models._schemas import QUANTITY, ModelError, SchemaReader
+from appsdk_operator.project._models.names import constant
+from appsdk_operator.project._models.schemas import QUANTITY, ModelError, SchemaReader
 from appsdk_operator.resource import Kind, kinds
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator.project._models._classes import Classes
-from appsdk_operator.project._models._layout import Group, Node, Text, string
-from appsdk_operator.project._models._module import (
+from appsdk_operator.project._models.classes import Classes
+from appsdk_operator.project._models.layout import Group, Node, Text, string
+from appsdk_operator.project._models.module import (
     STYLES,
     KindText,
     ModelStyle,
@@ -20,8 +20,8 @@ from appsdk_operator.project._models._module import (
     named,
     reserved_fields,
 )
-from appsdk_operator.project._models._names import class_words, constant, unused
-from appsdk_operator.project._models._schemas import (
+from appsdk_operator.project._models.names import class_words, constant, unused
+from appsdk_operator.project._models.schemas import (
     ModelError,
     SchemaReader,
     check_forms,

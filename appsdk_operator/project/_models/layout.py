@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from appsdk_operator.project._models._names import ModelError
+from appsdk_operator.project._models.names import ModelError
 from appsdk_operator.resource import without_markup
 
 WIDTH: Final = 88
