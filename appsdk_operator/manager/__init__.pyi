@@ -86,6 +86,7 @@ from appsdk_operator.manager._shards.shards import (
 )
 from appsdk_operator.serving import (
     HTTPLimits as HTTPLimits,
+    HTTPRequest as HTTPRequest,
     HTTPResponse as HTTPResponse,
     HTTPServer as HTTPServer,
     TLSOptions as TLSOptions,
@@ -112,5 +113,4 @@ from appsdk_operator.manager._servers.endpoint_server import (
 )
 from appsdk_operator.serving import (
     HTTPHandler as HTTPHandler,
-    HTTPRequest as HTTPRequest,
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
+import pkgutil
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import appsdk_operator
@@ -23,11 +26,13 @@ from appsdk_operator import (
     project,
     resource,
     runtime,
+    serving,
     testing,
     tracing,
     watchers,
     webhooks,
 )
+from appsdk_operator._lazy import names_of
 
 ROOT = Path(__file__).parents[2]
 LANGUAGES = {"toml", "python", "console", "text", "yaml", ""}
@@ -35,6 +40,12 @@ LANGUAGES = {"toml", "python", "console", "text", "yaml", ""}
 BUILTINS = {".", "cd", "export"}
 # Not on every machine on which the tests run, but on every reader's.
 READERS = {"curl", "docker", "helm", "kubectl", "setup-envtest"}
+
+
+def public_names(package: ModuleType) -> set[str]:
+    """The names that the package's stub lists first, and the modules without an underscore."""
+    modules = {each.name for each in pkgutil.iter_modules(package.__path__)}
+    return {*names_of(package.__name__).public, *(name for name in modules if name[0] != "_")}
 
 
 def look_up(path: str) -> Any:
@@ -92,6 +103,17 @@ def test_the_names_of_the_package_that_a_page_mentions_exist(page: Path) -> None
     text = page.read_text(encoding="utf-8")
     for path in set(re.findall(r"`(appsdk_operator(?:\.\w+)+)`", text)):
         look_up(path)
+
+
+def test_a_page_imports_public_names_alone(blocks: list[Any]) -> None:
+    packages = [app, cache, client, controllers, manager, project, resource, runtime, serving]
+    packages += [appsdk_operator, testing, tracing, watchers, webhooks]
+    public = {package.__name__: public_names(package) for package in packages}
+    for block in blocks:
+        if block.language == "python":
+            for node in ast.walk(ast.parse(block.text)):
+                if isinstance(node, ast.ImportFrom) and node.module in public:
+                    assert {each.name for each in node.names} <= public[node.module], block
 
 
 def test_the_names_in_the_changelog_exist() -> None:

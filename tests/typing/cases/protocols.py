@@ -19,23 +19,25 @@ from appsdk_operator.controllers import (
 )
 from appsdk_operator.controllers._helpers.conditions import StatusClient
 from appsdk_operator.manager import AuthFilter, EventClient, FencedClient, HTTPFilter, Manager
-from appsdk_operator.watchers import (
+from appsdk_operator.runtime import (
     ConstantBackoff,
     ExponentialBackoff,
+    RetryPolicy,
+    TenacityRetry,
+    never_retry,
+)
+from appsdk_operator.watchers import (
     KeyReconciler,
     OpinionatedReconciler,
     OpinionatedWatcher,
     ResourceReconciler,
     ResourceWatcher,
     RetryDequeuePolicy,
-    RetryPolicy,
     SelectiveReconciler,
     SelectiveWatcher,
     SimpleReconciler,
     SimpleWatcher,
-    TenacityRetry,
     keep_all_retries,
-    never_retry,
     opinionated_retry_dequeue_policy,
 )
 from appsdk_operator.webhooks import WebhookHost
