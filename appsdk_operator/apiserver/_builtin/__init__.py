@@ -1,1 +1,1 @@
-"""The built-in kinds: types, defaults, strategies, validation, tables, protobuf."""
+"""The built-in kinds: strategies, validation, tables, protobuf."""

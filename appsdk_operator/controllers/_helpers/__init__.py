@@ -1,1 +1,1 @@
-"""Helpers for reconcilers: owners, finalizers, conditions, create_or_update, wait_for."""
+"""Helpers for reconcilers: owners, finalizers, conditions, create_or_update."""
