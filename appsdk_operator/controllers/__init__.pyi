@@ -42,8 +42,10 @@ from appsdk_operator.controllers._helpers.finalizer_helper import (
     Finalizing as Finalizing,
     finalizing as finalizing,
 )
-from appsdk_operator.controllers._helpers.finalizers import (
+from appsdk_operator.controllers._helpers.finalizer_error import (
     FinalizerError as FinalizerError,
+)
+from appsdk_operator.controllers._helpers.finalizers import (
     add_finalizer as add_finalizer,
     has_finalizer as has_finalizer,
     put_finalizer as put_finalizer,

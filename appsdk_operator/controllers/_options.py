@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from appsdk_operator.resource import Kind
+from appsdk_operator.resource import Kind, group_kind
 from appsdk_operator.runtime import ItemExponential, RateLimiter, RetryPolicy
 from appsdk_operator.runtime.validation import check_callable, check_plain
 
@@ -208,13 +208,3 @@ class ResolvedOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def _first(value: Any, default: Any) -> Any:
     return default if value is None else value
-
-
-def group_kind(kind: Kind) -> str:
-    """Kind and group, as ``Deployment.apps``.
-
-    >>> from appsdk_operator.resource import kinds
-    >>> group_kind(kinds.apps.v1.Deployment), group_kind(kinds.core.v1.Pod)
-    ('Deployment.apps', 'Pod')
-    """
-    return f"{kind.kind}.{kind.group}".rstrip(".")

@@ -161,6 +161,7 @@ from appsdk_operator.resource._json.parts import (
 )
 from appsdk_operator.resource._kind import (
     check_kind as check_kind,
+    group_kind as group_kind,
 )
 from appsdk_operator.resource._list_watch import (
     ListPage as ListPage,

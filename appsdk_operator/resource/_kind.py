@@ -282,3 +282,13 @@ class Kind(Generic[SpecT_co, StatusT_co]):
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.version}" + (f".{self.group}" if self.group else "")
+
+
+def group_kind(kind: Kind) -> str:
+    """Kind and group, as ``Deployment.apps``.
+
+    >>> from appsdk_operator.resource import kinds
+    >>> group_kind(kinds.apps.v1.Deployment), group_kind(kinds.core.v1.Pod)
+    ('Deployment.apps', 'Pod')
+    """
+    return f"{kind.kind}.{kind.group}".rstrip(".")

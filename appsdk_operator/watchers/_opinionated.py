@@ -12,12 +12,9 @@ from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
 from appsdk_operator.runtime.validation import check_callable
 from appsdk_operator.watchers._checks import check_returned, check_watcher
-from appsdk_operator.watchers._finalizers.lifecycle import (
-    Concerns,
-    FinalizerLifecycle,
-    HasFinalizerLifecycle,
-)
+from appsdk_operator.watchers._finalizers.lifecycle import Concerns, FinalizerLifecycle
 from appsdk_operator.watchers._finalizers.names import FinalizerSupplier, default_finalizer
+from appsdk_operator.watchers._finalizers.opinionated import HasFinalizerLifecycle
 from appsdk_operator.watchers._watcher import (
     ObjectCallback,
     ResourceWatcher,

@@ -11,8 +11,9 @@ from appsdk_operator.cache import ResourceAction
 from appsdk_operator.controllers import Outcome, PatchClient
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import settle
-from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle, HasFinalizerLifecycle
+from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
 from appsdk_operator.watchers._finalizers.names import FinalizerSupplier, default_finalizer
+from appsdk_operator.watchers._finalizers.opinionated import HasFinalizerLifecycle
 from appsdk_operator.watchers._reconciler import (
     ReconcileRequest,
     ResourceReconciler,

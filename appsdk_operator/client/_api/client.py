@@ -39,7 +39,6 @@ from appsdk_operator.resource import (
     Undecodable,
 )
 from appsdk_operator.runtime import (
-    ActivityObserver,
     Clock,
     Metrics,
     StopSignal,
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from appsdk_operator.client._api.discovery import Discovery
     from appsdk_operator.client._transport.contact import ServerContact
     from appsdk_operator.resource import FieldSelection, LabelSelection
+    from appsdk_operator.runtime import ActivityObserver
 
 
 _PATH = lazy_pattern(r"/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")

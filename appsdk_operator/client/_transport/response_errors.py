@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from appsdk_operator.client._errors import (
     MAX_EXCERPT,
@@ -15,8 +15,10 @@ from appsdk_operator.client._errors import (
 from appsdk_operator.client._redaction import display_text, redacted
 from appsdk_operator.client._request import Request
 from appsdk_operator.client._secret_texts import HIDDEN
-from appsdk_operator.client._transport.response_head import Headers
 from appsdk_operator.resource import DecodeError, decode_json
+
+if TYPE_CHECKING:
+    from appsdk_operator.client._transport.response_head import Headers
 
 _MAX_PAGE = 65536
 

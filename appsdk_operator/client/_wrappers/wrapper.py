@@ -26,10 +26,10 @@ from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
 from appsdk_operator.client._wrappers.live import Getter, live_reader
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
-from appsdk_operator.runtime import ActivityObserver
 
 if TYPE_CHECKING:
     from appsdk_operator.client._api.aio import AsyncClient
+    from appsdk_operator.runtime import ActivityObserver
 
 
 class _Wrapper:

@@ -13,11 +13,11 @@ from appsdk_operator.controllers._checks import check_name, check_source, checke
 from appsdk_operator.controllers._engine.chain import ReconcileChain, may_chain
 from appsdk_operator.controllers._engine.context import call_describer
 from appsdk_operator.controllers._engine.run import ControllerRun
-from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions, group_kind
+from appsdk_operator.controllers._options import ControllerOptions, ResolvedOptions
 from appsdk_operator.controllers._protocols import Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler
 from appsdk_operator.controllers._sources.starts import SourceStart
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import Kind, Object, group_kind
 from appsdk_operator.runtime import (
     ActivityLog,
     ActivityObserver,

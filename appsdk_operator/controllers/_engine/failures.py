@@ -8,9 +8,8 @@ from typing import Final, final
 
 from appsdk_operator.cache import NotCachedError, NotFollowedError, NotSyncedError
 from appsdk_operator.client import ApiError
-from appsdk_operator.controllers._options import group_kind
 from appsdk_operator.controllers._reconcile import RetryAfter
-from appsdk_operator.resource import Object, ObjectKey
+from appsdk_operator.resource import Object, ObjectKey, group_kind
 from appsdk_operator.runtime import group_members, guarded_call
 
 _UNKNOWN: Final = object()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.client import ApiError, NotFound, live_reader
+from appsdk_operator.controllers._helpers.finalizer_error import FinalizerError
 from appsdk_operator.controllers._helpers.guarded import (
     Operations,
     PatchAbandonedError,
@@ -30,35 +31,6 @@ MAX_FINALIZER_NAME = 63
 _MAX_PREFIX = 253
 _NAME = lazy_pattern(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PREFIX = lazy_pattern(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-
-
-class FinalizerError(Exception):
-    """A finalizer could not be added or removed; ``__cause__`` has the reason.
-
-    In grafana-app-sdk's error of this name the properties are ``PatchRequest()`` and ``Status()``.
-    """
-
-    def __init__(
-        self, message: str = "", *, patch: JsonPatch | None = None, status: int | None = None
-    ) -> None:
-        """An error with the last patch and the server's HTTP status, if there are any."""
-        super().__init__(message)
-        self._patch = patch
-        self._status = status
-
-    @property
-    def patch(self) -> JsonPatch | None:
-        """The last patch that was sent; None if no patch was sent."""
-        return self._patch
-
-    @property
-    def status(self) -> int | None:
-        """The server's HTTP status, such as 403; None without an answer."""
-        return self._status
-
-    def after(self, what: str) -> FinalizerError:
-        """A copy of this error with ``what`` in front of its text."""
-        return FinalizerError(f"{what}: {self}", patch=self.patch, status=self.status)
 
 
 _STRICT = ("", "apps", "autoscaling", "batch")

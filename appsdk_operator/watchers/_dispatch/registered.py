@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeGuard, final
 
+from appsdk_operator._lazy import if_loaded
 from appsdk_operator.cache import DeliveryKey, Event, ResourceAction
 from appsdk_operator.controllers import HotLoops, Outcome
 from appsdk_operator.resource import DecodeError, Kind, Object
@@ -21,10 +22,8 @@ from appsdk_operator.runtime import (
 from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.watchers._checks import check_returned
 from appsdk_operator.watchers._dispatch.metrics import CallMetrics, Role
-from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
+from appsdk_operator.watchers._finalizers.opinionated import HasFinalizerLifecycle
 from appsdk_operator.watchers._level_based import CalledFunction, LevelBased, SteadyCall
-from appsdk_operator.watchers._opinionated import OpinionatedWatcher
-from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
 from appsdk_operator.watchers._reconciler import (
     KeyReconciler,
     ReconcileRequest,
@@ -35,6 +34,11 @@ from appsdk_operator.watchers._reconciler import (
 )
 from appsdk_operator.watchers._watcher import ResourceWatcher, SelectiveWatcher, SimpleWatcher
 
+if TYPE_CHECKING:
+    from appsdk_operator.watchers._finalizers.lifecycle import FinalizerLifecycle
+    from appsdk_operator.watchers._opinionated import OpinionatedWatcher
+    from appsdk_operator.watchers._opinionated_reconciler import OpinionatedReconciler
+
 _log = get_logger("appsdk_operator.watchers")
 
 
@@ -44,7 +48,18 @@ _CREATE, _DELETE, _UPDATE = (
     ResourceAction.DELETE,
     ResourceAction.UPDATE,
 )
-_OPINIONATED = (OpinionatedWatcher, OpinionatedReconciler)
+
+
+def _is_watcher(handler: object) -> TypeGuard[OpinionatedWatcher]:
+    return isinstance(handler, HasFinalizerLifecycle) and isinstance(
+        handler, if_loaded("appsdk_operator.watchers", "OpinionatedWatcher")
+    )
+
+
+def _is_reconciler(handler: object) -> TypeGuard[OpinionatedReconciler]:
+    return isinstance(handler, HasFinalizerLifecycle) and isinstance(
+        handler, if_loaded("appsdk_operator.watchers", "OpinionatedReconciler")
+    )
 
 
 class RegisteredTarget:
@@ -77,8 +92,8 @@ class RegisteredTarget:
         self.selective = selective
         self.kind = str(kind)
         self.view: Kind | None = (
-            handler.kind
-            if isinstance(handler, _OPINIONATED)
+            handler.finalizer_lifecycle.kind
+            if isinstance(handler, HasFinalizerLifecycle)
             else (kind if isinstance(kind, Kind) else None)
         )
         """The kind whose types it gets objects with; None: that of the informer."""
@@ -140,10 +155,11 @@ class RegisteredTarget:
     @property
     def finalizer_lifecycle(self) -> FinalizerLifecycle | None:
         """The finalizer lifecycle of an opinionated handler; None for others."""
-        finalizer_lifecycle = getattr(
-            self.handler, "finalizer_lifecycle", None
-        )  # it may be wrapped
-        return finalizer_lifecycle if isinstance(finalizer_lifecycle, FinalizerLifecycle) else None
+        if isinstance(self.handler, HasFinalizerLifecycle):
+            return self.handler.finalizer_lifecycle
+        found = getattr(self.handler, "finalizer_lifecycle", None)  # it may be wrapped
+        of_kit = if_loaded("appsdk_operator.watchers", "FinalizerLifecycle")
+        return found if isinstance(found, of_kit) else None
 
     def check_kind(self, kind: str | Kind) -> None:
         """Check that an opinionated handler is added under its own kind.
@@ -152,9 +168,12 @@ class RegisteredTarget:
             ValueError: it is for another kind, and would refuse every object.
         """
         handler = self.handler
-        if isinstance(handler, _OPINIONATED) and isinstance(kind, Kind) and handler.kind != kind:
+        if not isinstance(handler, HasFinalizerLifecycle) or not isinstance(kind, Kind):
+            return
+        own = handler.finalizer_lifecycle.kind
+        if own != kind:
             raise ValueError(
-                f"{handler!r} is made for {handler.kind}, and would refuse each object of {kind}: "
+                f"{handler!r} is made for {own}, and would refuse each object of {kind}: "
                 "add it under its own kind"
             )
 
@@ -229,20 +248,20 @@ def name_of(handler: object, action: ResourceAction, obj: Object | None = None) 
     function: object = None
     if isinstance(handler, SimpleWatcher):
         function = getattr(handler, f"_{method}")
-    elif isinstance(handler, OpinionatedWatcher):
+    elif _is_watcher(handler):
         function = handler.callback(method, obj)
     elif isinstance(handler, (SimpleReconciler, CalledFunction)):
         function = handler.function
     elif obj is not None and (level := getattr(handler, "level_based", None)) is not None:
         function = level.called(obj).function
-    elif isinstance(handler, (KeyReconciler, OpinionatedReconciler)):
+    elif isinstance(handler, KeyReconciler) or _is_reconciler(handler):
         if not inspect.isroutine(handler.reconciler):
             return name_of(handler.reconciler, action, obj)
         function = handler.reconciler
     if function is not None:
         return callback_name(function)
     kind = callback_name(handler)
-    if isinstance(handler, (SimpleWatcher, OpinionatedWatcher)):
+    if isinstance(handler, SimpleWatcher) or _is_watcher(handler):
         return kind
     is_reconciler = callable(getattr(handler, "reconcile", None))
     return f"{kind}.{'reconcile' if is_reconciler else method}"
@@ -256,7 +275,7 @@ def cause_of(handler: object, action: ResourceAction, obj: Object) -> str:
     """
     if isinstance(handler, CalledFunction):
         return handler.cause
-    if isinstance(handler, OpinionatedWatcher) and action is not _DELETE:
+    if _is_watcher(handler) and action is not _DELETE:
         if obj.is_deleting:
             return _DELETE.value
         if action is _CREATE and handler.finalizer_lifecycle.shows_handled(obj):

@@ -561,29 +561,6 @@ class FinalizerLifecycle:
             raise TypeError(f"{obj!r} is not of {self.kind}: add this watcher under its own kind")
 
 
-class HasFinalizerLifecycle:
-    """The finalizer properties of OpinionatedWatcher and OpinionatedReconciler."""
-
-    def __init__(self, lifecycle: FinalizerLifecycle) -> None:
-        self._finalizer_lifecycle = lifecycle
-
-    @property
-    def finalizer(self) -> str:
-        """The finalizer on handled objects. The default one gets the operator's name when this is
-        added to a controller that has a name, of its own or from its operator."""
-        return self._finalizer_lifecycle.finalizer
-
-    @property
-    def in_progress_finalizer(self) -> str:
-        """The finalizer on objects whose first call has not succeeded yet."""
-        return self._finalizer_lifecycle.in_progress_finalizer
-
-    @property
-    def finalizer_lifecycle(self) -> FinalizerLifecycle:
-        """For controllers: what decides on callbacks and writes the finalizers."""
-        return self._finalizer_lifecycle
-
-
 def _has_reached(obj: Object, version: str) -> bool:
     """Whether the object has that version or a newer one, for comparable versions."""
     return obj.resource_version == version or is_older_version(version, obj.resource_version)
