@@ -152,8 +152,9 @@ def test_the_attempt_counts_the_failures_in_a_row(make: Any) -> None:
 
 
 def test_what_the_cache_follows_no_longer_is_done_and_what_lies_elsewhere_is_retried(
-    make: Any,
+    make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "appsdk_operator.controllers")
     widget = Kind(group="example.com", version="v1", kind="Widget")
     other = Kind(group="example.com", version="v1", kind="Other")
     left = NotFollowedError("gone", kind=widget, namespace="left")
@@ -164,6 +165,7 @@ def test_what_the_cache_follows_no_longer_is_done_and_what_lies_elsewhere_is_ret
     assert rig.due_in is None
     assert rig.results() == {"error": 1, "success": 1}
     assert rig.controller.debug_snapshot()["failing"] == {}
+    assert "works again" not in caplog.text
     for error in (
         NotFollowedError("gone", kind=widget, namespace="elsewhere"),
         NotFollowedError("gone", kind=other, namespace="left"),
