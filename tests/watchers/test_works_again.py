@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from appsdk_operator import App, Kind, SimpleWatcher, kinds
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.testing import Simulation, World
 from appsdk_operator.watchers import never_retry
@@ -73,25 +74,28 @@ def test_what_is_deleted_while_it_fails_does_not_work_again(
         assert not lines()
 
 
-def test_what_is_gone_fails_no_more_once_its_deletion_is_given_up(
-    make_rig: Callable[..., Rig], widget: Callable[..., Object], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_unfollowed", [False, True])
+def test_what_is_gone_or_followed_no_more_does_not_count_as_failing(
+    make_rig: Callable[..., Rig],
+    widget: Callable[..., Object],
+    caplog: pytest.LogCaptureFixture,
+    is_unfollowed: bool,
 ) -> None:
     rig = make_rig(retry_policy=never_retry, error_handler=None)
-    rig.watcher("w", None, None, *[ConnectionError("away")] * 3)
-    gone = [widget("a"), widget("b")]
-    rig.informer.add(*gone)
-    for obj in gone:
-        rig.informer.delete(obj)
+    rig.watcher("w", *[ConnectionError("away")] * (3 if is_unfollowed else 5))
+    objects = [widget("a"), widget("b")]
+    rig.informer.add(*objects)
     rig.work()
+    for obj in objects:
+        rig.informer.tell(
+            Event(ResourceAction.DELETE, obj, None, False, is_unfollowed, is_unfollowed)
+        )
+    rig.work()
+    caplog.clear()
     rig.clock.advance(3600.0)
     rig.informer.add(widget("c"))
-    rig.work()
-    failed = [text for text in caplog.messages if " failed on " in text]
-    assert [text.rpartition("; ")[2] for text in failed] == [
-        *["given up"] * 2,
-        "given up until the next resync",
-    ]
-    assert "objects fail" not in caplog.text, "only one does"
+    assert rig.work() == ["w CREATE 1 of c"]
+    assert len(caplog.messages) == 1, "of one object that fails there is no summary"
 
 
 def test_a_function_of_an_app_is_named(lines: Callable[[], list[str]]) -> None:

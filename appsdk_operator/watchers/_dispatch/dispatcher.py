@@ -296,6 +296,7 @@ class Dispatcher:
                     target.level_based.forget(event.object)
                 elif target.finalizer_lifecycle is not None:
                     target.finalizer_lifecycle.forget(event.object)
+            self._failures.forget(event.object)
             return self._forget_object(source.key_of(event.object))
         if source.view is not None:
             event = event.viewed_as(source.view)

@@ -171,7 +171,7 @@ class Failures:
         else:
             self._metrics.retry_planned(call.kind, retry_action(call.action, role))
         if delay is None and call.action is ResourceAction.DELETE:
-            self.log.failing.forget(_identity(call.object))  # gone, and called no more
+            self.forget(call.object)
         elif not is_known:
             function = failed_function(error) or call.callback
             called, about = called_of(call.watcher), _identity(call.object)
@@ -188,9 +188,14 @@ class Failures:
         """
         obj = request.object
         if request.action is ResourceAction.DELETE:
-            self.log.failing.forget(_identity(obj))
+            self.forget(obj)
         else:
             self.log.failing.succeeded(called, _identity(obj), f"{obj}")
+
+    def forget(self, obj: Object) -> None:
+        """Nothing is called any more for an object that is gone, or no longer followed."""
+        if self.log.failing.calls:
+            self.log.failing.forget(_identity(obj))
 
     def _is_final(self, error: Exception) -> bool:
         """Whether no resync repeats a call that is given up.
