@@ -291,12 +291,18 @@ class ObjectState:
             self._begin_updates()
         return self.present
 
-    def note_time(self, obj: Object, now: float) -> None:
-        """Take note of when the object changes, for timers that wait until it does not."""
+    def note_time(self, obj: Object, now: float, *, goes_back: bool = False) -> None:
+        """Take note of when the object changes, for timers that wait until it does not.
+
+        Args:
+            obj: a state of the object.
+            now: the monotonic time.
+            goes_back: as for :meth:`see`.
+        """
         if self._idler is None:
             return
         before, since = self._unchanged_since
-        if not is_older_version(obj.resource_version, before.resource_version):
+        if goes_back or not is_older_version(obj.resource_version, before.resource_version):
             self._unchanged_since = obj, now if self._idler.when(before, obj) else since
 
     def _concern_deletes(self, obj: Object) -> None:
@@ -411,7 +417,11 @@ class ObjectState:
     @property
     def is_complete(self) -> bool:
         """Whether each ``add`` that the current state asks for has succeeded."""
-        return self._has_succeeded(_ADDS, self.present)
+        return self.is_complete_for(self.present)
+
+    def is_complete_for(self, obj: Object) -> bool:
+        """:attr:`is_complete` for a state that is not taken yet."""
+        return self._has_succeeded(_ADDS, obj)
 
     @property
     def owes_update(self) -> bool:

@@ -57,6 +57,7 @@ from appsdk_operator.watchers import (
     SteadyCall,
     SteadyFunction,
     Waiting,
+    goes_back,
     has_other_records,
     object_without_records,
     without_records,
@@ -481,9 +482,10 @@ class KindFunctions:
         state = known.state
         if self._stores and known.recording is not None:
             self._note_record(known.recording, old)
+        is_restored = goes_back(old, new)
         if self._has_idle:
-            state.note_time(new, self._clock.monotonic())
-        if is_older_version(new.resource_version, old.resource_version):
+            state.note_time(new, self._clock.monotonic(), goes_back=is_restored)
+        if is_restored:
             if known.recording is not None:
                 known.recording.written, state.has_news = None, True
             if state.is_gone:
@@ -497,12 +499,10 @@ class KindFunctions:
             return True
         if is_older_version(new.resource_version, state.present.resource_version):
             return False  # from before what a pass has seen, in the answer to a write
-        if (
-            self._protects
-            and not self._is_steady(new)
-            and self._is_newly_protected(known, old, new)
-        ):
+        if self._protects and not self._is_steady(new) and self._is_unprotected(known, new):
             return True  # the finalizer is due, before a deletion can come
+        if not state.is_complete and state.is_complete_for(new):
+            return True  # it is handled now, without a call
         if state.is_new_concern(new):
             return True  # a delete has to know of this state, even if the next one does not match
         if self._has_backgrounds and self.backgrounds.wants_to_see(
@@ -942,12 +942,16 @@ class KindFunctions:
             recording.was_seen = True
         elif recording.was_seen:  # somebody has removed it
             recording.written, recording.was_seen, state.has_news = None, False, True
-        now = self._clock.monotonic()
-        if state.has_news and not state.present.is_deleting and now >= recording.write.next_time:
-            record = state.record()
-            is_worth_it = state.is_begun or record.held if self._keeps_states else known.is_marked
-            if is_worth_it and state.next(now) is None:
-                self._save(known, recording, record)
+        obj, now = state.present, self._clock.monotonic()
+        if not state.has_news or obj.is_deleting or now < recording.write.next_time:
+            return
+        if state.next(now) is not None:
+            return
+        record = state.record()
+        if state.is_begun or record.held if self._keeps_states else known.is_marked:
+            self._save(known, recording, record)
+        elif not self._owes_mark(known, obj):
+            recording.write = _WRITTEN  # nobody needs any more what could not be written
 
     def _record_first(self, known: _Known, recording: _Recording) -> None:
         """Before the finalizer, record what was handled, unless both are written at once.
@@ -992,10 +996,12 @@ class KindFunctions:
                     f"not the call: {safe_text(error)}"
                 ) from error
             recording.is_sure = True
-            if made is not None and made.finalizers != obj.finalizers:
-                known.state.see(made.viewed_as(self.kind))
+        else:
+            made = None
         recording.written, recording.write = text, _WRITTEN
         known.state.saved()
+        if made is not None and made.finalizers != obj.finalizers:
+            known.state.see(made.viewed_as(self.kind))  # what it shows is not in that record
 
     def _is_steady(self, obj: Object) -> bool:
         """Whether the object's finalizers are as they stay: surely, for the most frequent case."""
@@ -1025,8 +1031,6 @@ class KindFunctions:
         known.write = _WRITTEN
         if is_gone:
             known.has_left = True
-            if self._writes:
-                self._lifecycle.on_delete(obj, lambda *_: None)
             self.forget(obj)
 
     def _needs_lifecycle(self, known: _Known, obj: Object) -> bool:
@@ -1051,8 +1055,14 @@ class KindFunctions:
             and self._lifecycle.finalizer not in obj.finalizers
         )
 
-    def _is_newly_protected(self, known: _Known, old: Object, new: Object) -> bool:
-        return known.state.is_protected_by(new) and not known.state.is_protected_by(old)
+    def _is_unprotected(self, known: _Known, obj: Object) -> bool:
+        """Whether an object in this state needs a finalizer, and has none of ours."""
+        return (
+            not obj.is_deleting
+            and self._lifecycle.all_names.isdisjoint(obj.finalizers)
+            and known.state.is_protected_by(obj)
+            and not self._lifecycle.precedes_write(obj)
+        )
 
     def _may_run(self, obj: Object) -> bool:
         """Whether background functions may run for the object: it does not go without us."""
@@ -1181,9 +1191,8 @@ class KindFunctions:
             self._save(known, recording, state.record())
         if recording.is_sure or cause not in ("add", "update"):
             return
-        # If the finalizer is the mark, it was written before the add.
-        is_protected = cause == "add" and state.is_protected_by(state.present)
-        newest = None if is_protected else self._records.newest(state.present)
+        # The patch of a finalizer that this pass has sent was checked.
+        newest = self._records.newest(state.present) if recording.sent is None else None
         if newest is not None:
             self._check_sure(recording, newest)
         recording.is_sure = True

@@ -70,6 +70,9 @@ from appsdk_operator.watchers._finalizers.names import (
 from appsdk_operator.watchers._finalizers.lifecycle import (
     FinalizerLifecycle as FinalizerLifecycle,
 )
+from appsdk_operator.watchers._finalizers.transitions import (
+    goes_back as goes_back,
+)
 from appsdk_operator.watchers._records import (
     RECORD_SUFFIX as RECORD_SUFFIX,
     has_other_records as has_other_records,

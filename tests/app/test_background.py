@@ -12,7 +12,7 @@ from appsdk_operator.app import App, Live
 from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.controllers import RetryAfter, TerminalError
 from appsdk_operator.manager import LeaderElection, Manager, pause_operator, resume_operator
-from appsdk_operator.resource import Object, annotation, labels
+from appsdk_operator.resource import Object, annotation, field, labels
 from appsdk_operator.runtime import StopSignal
 from appsdk_operator.testing import World, check_operator
 from appsdk_operator.watchers import ConstantBackoff
@@ -302,6 +302,28 @@ def test_it_goes_on_while_an_add_that_comes_late_fails_and_begins_after_one() ->
         world.replace("a", {"size": 2})
         world.run(60.0)
         assert calls.all == ["begins", "grow", "grow", "big begins"]
+
+
+def test_it_begins_at_once_when_the_object_leaves_the_filter_of_an_add_that_was_given_up() -> None:
+    app, told = App("bucket-operator", resync=0), Calls()
+    app.on_add(BUCKET)(nothing)
+
+    @app.on_add(BUCKET, where=field("spec.size") == 1)
+    def refuse(_: Object[BucketSpec]) -> None:
+        raise TerminalError("not of this size")
+
+    @app.background(BUCKET)
+    def follow(live: Live[BucketSpec], stop: StopSignal) -> None:
+        told.add(live.object.spec.size)
+        stop.wait()
+
+    with World(BUCKET, app) as world:
+        world.create("a", {"size": 1})
+        world.run(1)
+        assert told.all == []
+        world.replace("a", {"size": 2})
+        world.run(1)
+        assert told.all == [2]
 
 
 def test_it_ends_while_its_object_is_paused() -> None:

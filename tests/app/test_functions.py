@@ -592,6 +592,78 @@ def test_an_object_that_a_restore_brings_back_before_its_clean_up_lives_on() -> 
     assert calls == ["look", "remove", "look"]
 
 
+@pytest.mark.parametrize("version", [3, 30])
+def test_an_object_in_deletion_that_a_restore_brings_back_lives_on(version: int) -> None:
+    app, calls = App("thing-operator"), list[str]()
+    app.on_update(THING)(lambda old, new: calls.append("update"))
+    app.on_delete(THING)(lambda thing: calls.append("delete"))
+    server: list[Object] = []
+
+    def patch(*_: Any, **__: Any) -> Object:
+        return server.pop()
+
+    client = InterceptedClient(no_client(), Hooks(patch=patch))
+    functions = functions_of_thing(app, ManualClock(), client)
+    ours = functions.finalizer_lifecycle
+    assert ours is not None
+
+    def look(old: Object, new: Object) -> None:
+        assert functions.concerns(old, new)
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=new, old=old))
+        assert not functions.waiting(new)
+
+    def states(version: int, size: int) -> list[Object]:
+        """As it is, in deletion, and after its clean-up."""
+        ended: Any = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        return [
+            thing(version, size, finalizers=["x.example.org/hold", ours.finalizer]),
+            thing(version + 1, size, finalizers=["x.example.org/hold", ours.finalizer], **ended),
+            thing(version + 2, size, finalizers=["x.example.org/hold"], **ended),
+        ]
+
+    first, deleted, cleaned = states(10, 2)
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=first))
+    assert not functions.waiting(first)
+    server.append(cleaned)
+    look(first, deleted)
+    assert not functions.concerns(deleted, cleaned)
+    back, *_ = states(version, 1)
+    look(cleaned, back)
+    later, deleted, cleaned = states(version + 1, 3)
+    look(back, later)
+    server.append(cleaned)
+    look(later, deleted)
+    assert calls == ["delete", "update", "delete"]
+
+
+def test_a_timer_waits_until_a_restored_object_does_not_change() -> None:
+    app, clock, calls = App("thing-operator"), ManualClock(), list[float]()
+    app.every(10, THING, idle=30)(lambda thing: calls.append(clock.monotonic()))
+    functions = functions_of_thing(app, clock)
+    old = thing(50, 1)
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=old))
+    for version in range(10, 20):
+        clock.advance(10)
+        new = thing(version, version)
+        functions.concerns(old, new)
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=new))
+        old = new
+    assert not calls
+
+
+def test_a_paused_object_that_is_gone_is_forgotten_whatever_the_server_answers() -> None:
+    app = App("thing-operator")
+    app.on_delete(THING)(nothing)
+    functions = functions_of_thing(app, ManualClock(), paused=lambda _: True)
+    ours = functions.finalizer_lifecycle
+    assert ours is not None
+    first = thing(5, 1, finalizers=[ours.finalizer])
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=first))
+    assert functions.paused_objects() == [first.key]
+    functions.reconcile(ReconcileRequest(action=ResourceAction.DELETE, object=first))
+    assert functions.paused_objects() == []
+
+
 def test_a_function_has_a_policy_of_its_own() -> None:
     app, calls = App("thing-operator", retry_policy=never_retry), list[str]()
 

@@ -202,6 +202,31 @@ def test_each_add_with_a_filter_of_its_own_is_called_once(calls: Calls) -> None:
     assert calls == [("add", 1), ("red", 1)]
 
 
+def test_an_object_that_the_answer_to_a_record_shows_first_as_one_to_clean_up_is_protected(
+    calls: Calls,
+) -> None:
+    app = App("thing-operator")
+    app.own(THING)
+    app.on_add(THING)(nothing)
+    app.on_delete(THING, where=is_red)(calls.of("delete"))
+
+    @app.on_update(THING)
+    def change(_: Object, thing: Object) -> None:
+        calls.append("update")
+        world.patch("a", {"metadata": {"finalizers": [HOLD], **RED["metadata"]}})
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.replace("a", {"a": 2})
+        world.run(1)
+        assert the(world).finalizers == (HOLD, OURS)
+        assert record(the(world))["held"] == ["delete"]
+        world.delete("a")
+        world.run(1)
+        assert calls == ["update", ("delete", 2)]
+
+
 def test_only_objects_with_a_clean_up_get_the_finalizer(calls: Calls) -> None:
     app = made(calls, "add")
     app.on_delete(THING, where=is_red)(calls.of("delete"))
@@ -524,6 +549,25 @@ def check_that_no_update_comes_before_the_mark() -> None:
 
 def test_no_update_comes_before_the_mark() -> None:
     check_that_no_update_comes_before_the_mark()
+
+
+@pytest.mark.parametrize("fault", ["500", "503"])
+def test_a_mark_that_was_refused_is_left_out_while_no_add_wants_the_object(
+    calls: Calls, fault: str
+) -> None:
+    app = App("thing-operator")
+    app.on_add(THING, where=field("spec.a") == 1)(calls.of("add"))
+    with World(THING, app) as world:
+        world.write_faults.append(fault)
+        world.create("a", {"a": 1})
+        world.run(0.5)
+        world.replace("a", {"a": 2})
+        world.run(60)  # StuckError, if it looks again and again
+        assert KEY not in the(world).annotations
+        world.replace("a", {"a": 1})
+        world.run(1)
+        assert record(the(world))["done"] == ["add"]
+        assert calls == [("add", 1)]
 
 
 def test_a_paused_object_is_not_marked(calls: Calls) -> None:

@@ -18,6 +18,7 @@ from appsdk_operator.app._handled import Handled, HandledState
 from appsdk_operator.app._remember import AnnotationRecords
 from appsdk_operator.client import MergePatch
 from appsdk_operator.resource import Kind, Object, field, labels
+from appsdk_operator.runtime import current_stop
 from appsdk_operator.testing import BrokenPromise, Promise, World, check_operator
 from tests.hypothesis_profiles import scaled
 
@@ -226,6 +227,30 @@ def test_a_new_leader_goes_on_from_what_the_last_one_has_recorded(has_add: bool)
         check_operator(
             remembering(has_add=has_add), replicas=2, leader_election=True, replay=replay
         )
+
+
+def test_an_add_that_the_last_leader_recorded_is_not_repeated_by_one_that_saw_it_begin() -> None:
+    app, began = App("thing-operator", leader_election=True), list[str]()
+    app.own(THING)
+    app.on_update(THING)(nothing)
+    app.on_delete(THING)(nothing)
+
+    @app.on_add(THING)
+    def make(thing: Object[ThingSpec]) -> None:
+        began.append(thing.name)
+        current_stop().wait(10)
+
+    with World(THING, app, replicas=2) as world:
+        world.run(30)
+        world.create("a", {"a": 1, "b": 1})
+        world.run(1)
+        world.restart(1)
+        world.run(1)
+        world.lag(90)
+        world.run(10)
+        world.crash(0)
+        world.run(200)
+    assert began == ["a"]
 
 
 CRASHES = ("ok", "crash before", "crash after", "lost", "409", "500")

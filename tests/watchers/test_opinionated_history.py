@@ -24,6 +24,12 @@ def widget(version: int, *finalizers: str, generation: int = 1, size: int = 1) -
     return Object.from_dict(WIDGET, {"metadata": metadata, "spec": size})
 
 
+def deleted(obj: Object) -> Object:
+    data = obj.to_dict()
+    data["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return Object.from_dict(WIDGET, data)
+
+
 class OneWidget:
     """A server with one widget, of which only the finalizers can be written."""
 
@@ -36,7 +42,7 @@ class OneWidget:
     def patch(self, _kind: Kind, _name: str, patch: Any, **__: Any) -> Object:
         now = self.widget
         values = [one["value"] for one in patch.operations if one["op"] in ("add", "replace")]
-        finalizers = values[0] if isinstance(values[0], list) else values
+        finalizers = values[0] if values and isinstance(values[0], list) else values
         self.widget = widget(
             int(now.resource_version) + 1,
             *finalizers,
@@ -64,6 +70,7 @@ def watcher(server: OneWidget, told: list[str]) -> OpinionatedWatcher:
         add=lambda obj: told.append(f"add {obj.spec}"),
         update=lambda _, obj: told.append(f"update {obj.spec}"),
         sync=lambda obj: told.append(f"sync {obj.spec}"),
+        delete=lambda obj: told.append(f"delete {obj.spec}"),
     )
     made.add(server.widget)
     return made
@@ -94,6 +101,17 @@ def test_what_was_restored_without_the_finalizer_gets_it_again(
     update(watcher, before, restored)
     assert server.widget.finalizers == (FINALIZER,)
     assert told == ["add 1", "add 2", "update 2"]
+
+
+def test_what_a_restore_brings_back_during_its_deletion_is_cleaned_up_again(
+    watcher: OpinionatedWatcher, server: OneWidget, told: list[str]
+) -> None:
+    ours = server.widget
+    update(watcher, ours, deleted(ours))
+    server.widget = back = widget(200, FINALIZER)
+    update(watcher, deleted(ours), back)
+    update(watcher, back, deleted(back))
+    assert told == ["add 1", "delete 1", "update 1", "delete 1"]
 
 
 def test_news_of_before_the_own_write_begin_nothing_again(

@@ -41,6 +41,7 @@ from appsdk_operator.watchers._finalizers.transitions import (
     Write,
     after_change,
     after_failure,
+    goes_back,
 )
 from appsdk_operator.watchers._finalizers.uses import OperatorName
 from appsdk_operator.watchers._records import has_other_records, without_records
@@ -300,6 +301,10 @@ class FinalizerLifecycle:
         record = self._records.get(obj.uid, NEW)
         return not record.is_earlier and record.unwritten is None and record.written is None
 
+    def precedes_write(self, obj: Object) -> bool:
+        """Whether ``obj`` is a state from before our write of the finalizer."""
+        return self._record(obj).precedes_write(obj)
+
     def forget(self, obj: Object) -> None:
         """The object is gone, or no longer followed: then it is handled anew, as after a start."""
         self._records.pop(obj.uid, None)
@@ -326,7 +331,7 @@ class FinalizerLifecycle:
         """Whether more than the status, labels, annotations or our own finalizers changed."""
         self._note_change(old, new)
         # After a restore the state differs, whatever the generation.
-        if new.is_deleting != old.is_deleting or _goes_back(old, new):
+        if new.is_deleting != old.is_deleting or goes_back(old, new):
             return True
         if new.generation > 0:
             return new.generation != old.generation
@@ -564,7 +569,3 @@ class FinalizerLifecycle:
 def _has_reached(obj: Object, version: str) -> bool:
     """Whether the object has that version or a newer one, for comparable versions."""
     return obj.resource_version == version or is_older_version(version, obj.resource_version)
-
-
-def _goes_back(old: Object, new: Object) -> bool:
-    return is_older_version(new.resource_version, old.resource_version)

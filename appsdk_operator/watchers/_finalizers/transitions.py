@@ -289,11 +289,18 @@ def after_failure(record: Record, write: Write) -> Record:
     return record if action is None else replace(record, unwritten=action)
 
 
+def goes_back(old: Object, new: Object) -> bool:
+    """Whether the server was restored between two states of an object: nothing else ends a
+    deletion, although the object may have been written since."""
+    is_older = is_older_version(new.resource_version, old.resource_version)
+    return is_older or (old.is_deleting and not new.is_deleting)
+
+
 def after_change(record: Record, names: Names, old: Object, new: Object) -> Record:
     """The record after an event: it may show our own write, or the server was restored."""
     if record is NEW:
         return record
-    if is_older_version(new.resource_version, old.resource_version):
+    if goes_back(old, new):
         return replace(record, written=None, unwritten=None)
     if names.own.finalizers[0] not in new.finalizers:
         return record  # if another client removed it, it is written again
