@@ -119,6 +119,8 @@ class _Recording(msgspec.Struct, eq=False):
 
     is_loaded: bool = False
     """Whether it was asked what an earlier process has recorded."""
+    first: Object | None = None
+    """Until then: the first state of the object that was seen."""
     loaded: str | None = None
     """That record."""
     is_sure: bool = False
@@ -737,6 +739,10 @@ class KindFunctions:
         if recording.is_loaded:
             return
         known.foreseen = None  # by what was known without the record, which could not be read
+        # It may have changed since, while it was paused or the record could not be read.
+        first = recording.first
+        if first is None or is_older_version(obj.resource_version, first.resource_version):
+            first = obj
         remembered: Handled | None = None
         if self._stores or not self._lifecycle.is_handled(obj):
             recording.loaded = self._records.stored(obj)
@@ -746,16 +752,15 @@ class KindFunctions:
             states = {} if kopfs is None else kopfs.states
             remembered = msgspec.structs.replace(remembered, states=states)
         if remembered is None:
-            is_copy = recording.loaded is not None and is_of_another(recording.loaded, obj)
-            if is_copy or known.state.present is not obj:
-                known.state = self._first_state_of(obj, is_copy=is_copy)
+            if recording.loaded is not None and is_of_another(recording.loaded, obj):
+                known.state = self._first_state_of(first, is_copy=True)
         else:
             is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
             # Somebody may have taken the finalizer off meanwhile.
             is_known = self._is_known(obj) or not (remembered.is_new or is_in_progress)
             known.is_marked = is_known
-            known.state = self._state_of(obj, is_known=is_known, remembered=remembered)
-        recording.is_loaded = True
+            known.state = self._state_of(first, is_known=is_known, remembered=remembered)
+        recording.is_loaded, recording.first = True, None
         if not self._stores:
             known.recording = None
 
@@ -1211,7 +1216,8 @@ class KindFunctions:
         known = self._known.get(obj.uid)
         if known is None:
             state = self._first_state_of(obj)
-            known = _Known(state, recording=None if self._records is None else _Recording())
+            recording = None if self._records is None else _Recording(first=obj)
+            known = _Known(state, recording=recording)
             with self._lock:
                 self._known[obj.uid] = known
         return known

@@ -585,6 +585,40 @@ def test_a_paused_object_is_not_marked(calls: Calls) -> None:
     assert calls == [("add", 2)]
 
 
+@pytest.mark.parametrize("causes", [["add", "update"], ["add", "update", "delete"]])
+def test_after_a_pause_that_a_restart_was_in_what_has_changed_since_then_is_one_update(
+    calls: Calls, causes: list[str]
+) -> None:
+    app = made(calls, *causes, paused=annotation("stop"), remember=False)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        world.patch("a", {"metadata": {"annotations": {"stop": "1"}}})
+        world.restart()
+        world.run(1)
+        world.replace("a", {"a": 2})
+        world.run(1)
+        world.replace("a", {"a": 3})
+        world.run(1)
+        world.patch("a", {"metadata": {"annotations": {"stop": None}}})
+        world.run(1)
+    assert calls == [("add", 1), ("update", 1, 3)]
+
+
+def test_what_changes_before_the_mark_can_be_read_is_not_lost(calls: Calls) -> None:
+    table = Table()
+    app = made(calls, "add", "update", handled_states=table, remember=False)
+    with World(THING, app) as world:
+        world.create("a", {"a": 1})
+        world.run(1)
+        table.failures = 1
+        world.restart()
+        world.run(0.5)
+        world.replace("a", {"a": 2})
+        world.run(10)
+    assert calls == [("add", 1), ("update", 1, 2)]
+
+
 def test_of_secrets_the_mark_has_no_value() -> None:
     app = App("thing-operator", remember=False)
     app.on_add(SECRET)(nothing)
