@@ -670,9 +670,12 @@ class KindFunctions:
         known.look_now, known.is_absent, known.running = False, False, None
         if known.pauses != self._pauses and request.action is not ResourceAction.DELETE:
             obj = self._caught_up(known, obj)
-        if self._note_paused(obj):
-            self.backgrounds.see(obj, may_run=False)
-            self._pass_over(known, obj, is_gone=request.action is ResourceAction.DELETE)
+        if self._is_paused is not None and self._note_paused(present := known.state.see(obj)):
+            self.backgrounds.see(present, may_run=False)
+            known.write = _WRITTEN
+            if request.action is ResourceAction.DELETE:  # nothing is cleaned up
+                known.has_left = True
+                self.forget(obj)
             return None
         if known.recording is not None:
             self._load(known, known.recording, obj)
@@ -1030,14 +1033,6 @@ class KindFunctions:
         with self._lock:
             return list(self._paused.values())
 
-    def _pass_over(self, known: _Known, obj: Object, *, is_gone: bool) -> None:
-        """Take note of a paused object; if it has left the server, nothing is cleaned up."""
-        known.state.see(obj)
-        known.write = _WRITTEN
-        if is_gone:
-            known.has_left = True
-            self.forget(obj)
-
     def _needs_lifecycle(self, known: _Known, obj: Object) -> bool:
         if obj.is_deleting:
             return self._writes
@@ -1386,9 +1381,9 @@ class KindFunctions:
         if due is not None and all(each.due is None or due < each.due for each in found):
             number = step.number if step is not None else state.earliest(due)
             found.append(Waiting(self._name(number), None, 0, due, self._cause(number)))
-        elif known.look_now and recording is not None and (unsaved := state.unsaved()):
-            # What one has done is recorded although another one has failed.
-            found.append(Waiting(self._name(unsaved[0]), None, 0, now))
+        elif known.look_now and recording is not None and is_there and state.has_news:
+            # What one has done, or has to clean up, is recorded although another one has failed.
+            found.append(Waiting(self._name((state.unsaved() or [0])[0]), None, 0, now))
         if all(each.error is None for each in found):
             self._settle(known)
         return found

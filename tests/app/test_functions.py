@@ -664,6 +664,31 @@ def test_a_paused_object_that_is_gone_is_forgotten_whatever_the_server_answers()
     assert functions.paused_objects() == []
 
 
+def test_an_event_of_a_pause_that_an_answer_shows_as_over_keeps_no_timer_from_its_call() -> None:
+    app, clock, calls = App("thing-operator"), ManualClock(), list[float]()
+    app.on_update(THING)(nothing)
+    app.every(5, THING)(lambda thing: calls.append(clock.monotonic()))
+    functions = functions_of_thing(
+        app,
+        clock,
+        InterceptedClient(no_client(), Hooks(patch=lambda *_, **__: thing(9, 1))),
+        paused=lambda thing: "stop" in thing.labels,
+    )
+    ours = functions.finalizer_lifecycle
+    assert ours is not None
+    first = thing(5, 1, finalizers=[ours.finalizer])
+    functions.reconcile(ReconcileRequest(action=ResourceAction.CREATE, object=first))
+    functions.waiting(first)
+    paused = thing(7, 1, finalizers=[ours.finalizer], labels={"stop": "yes"})
+    assert functions.concerns(first, paused)
+    clock.advance(5)
+    for _ in range(2):
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=paused))
+        (waiting,) = functions.waiting(paused)
+    assert calls == [0, 5]
+    assert waiting.due == 10
+
+
 def test_a_function_has_a_policy_of_its_own() -> None:
     app, calls = App("thing-operator", retry_policy=never_retry), list[str]()
 

@@ -619,6 +619,30 @@ def test_what_changes_before_the_mark_can_be_read_is_not_lost(calls: Calls) -> N
     assert calls == [("add", 1), ("update", 1, 2)]
 
 
+def test_what_an_object_needs_cleaned_up_is_recorded_although_an_update_fails_for_it(
+    calls: Calls,
+) -> None:
+    app = App("thing-operator", resync=0)
+    app.on_delete(THING, where=is_red)(calls.of("red"))
+    app.on_delete(THING, where=labels("color=blue"))(calls.of("blue"))
+
+    @app.on_update(THING)
+    def fail(*_: Object) -> None:
+        raise ConnectionError("down")
+
+    with World(THING, app) as world:
+        world.create("a", {"a": 1}, labels={"color": "blue"})
+        world.run(1)
+        world.patch("a", {"spec": {"a": 2}, **RED})
+        world.run(1)
+        world.crash()
+        world.patch("a", BLUE)
+        world.run(20)
+        world.delete("a")
+        world.run(20)
+    assert calls == [("red", 2), ("blue", 2)]
+
+
 def test_of_secrets_the_mark_has_no_value() -> None:
     app = App("thing-operator", remember=False)
     app.on_add(SECRET)(nothing)
