@@ -769,10 +769,10 @@ class KindFunctions:
 
     def _begin_again(self, known: _Known, obj: Object) -> None:
         """Go on from what another process has recorded, which the cache did not show yet."""
-        before = known.state
-        known.recording = recording = _Recording()
-        known.is_marked, known.look_now = False, True
+        before, recording = known.state, _Recording()
+        known.look_now = True
         self._load(known, recording, obj)
+        known.recording = recording  # if it could be read
         known.state.go_on_from(before)
 
     def _addition(self, known: _Known) -> Callable[[Object], list[dict[str, Any]]] | None:

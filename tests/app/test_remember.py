@@ -13,7 +13,8 @@ import pytest
 from appsdk_operator import annotation, kinds
 from appsdk_operator.app import App, functions_of, remembers
 from appsdk_operator.app._functions import KindFunctions
-from appsdk_operator.app._remember import AnnotationRecords
+from appsdk_operator.app._handled import Handled, HandledState
+from appsdk_operator.app._remember import AnnotationRecords, Records
 from appsdk_operator.cache import ResourceAction
 from appsdk_operator.client import Client, ClientConfig, MergePatch
 from appsdk_operator.controllers import TerminalError
@@ -592,6 +593,54 @@ def test_a_state_that_the_cache_shows_too_late_is_read_from_the_server_first(
         change = MergePatch({"spec": {"a": 4}})
         look_at(follower, client.patch(THING, "a", change, namespace="default"))
         assert calls[2:] == [("update", (3, 0), (4, 0))]
+
+
+class Second(Table):
+    """A table that another process writes to after the first call, and whose third one fails."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__()
+        self.loads = iter([first, second, None, second, second])
+
+    def load(self, obj: Object, /) -> str | None:
+        found = next(self.loads)
+        if found is None:
+            raise ConnectionError("the table is away")
+        return found
+
+
+def test_a_sync_is_not_repeated_when_what_another_process_has_stored_cannot_be_read() -> None:
+    app, called = own(), list[str]()
+    app.on_sync(THING)(lambda _: called.append("sync"))
+
+    @app.on_update(THING)
+    def change(old: Object, new: Object) -> None:
+        called.append("update")
+
+    metadata = {"name": "a", "uid": "u", "resourceVersion": "2", "generation": 2}
+    old, new = (
+        Object.from_dict(THING, {"metadata": metadata | {"generation": a}, "spec": {"a": a}})
+        for a in (1, 2)
+    )
+    texts = [
+        Handled(states={"change": HandledState.of(each, None)}).to_text(new) for each in (old, new)
+    ]
+    functions = KindFunctions(
+        THING,
+        no_client(),
+        functions_of(app),
+        function_of=lambda declared: declared.function,
+        clock=ManualClock(),
+        finalizer=JoinedFinalizer(),
+        records=Records(THING, no_client(), Second(*texts), has_others=True),
+    )
+    request = ReconcileRequest(action=ResourceAction.CREATE, object=new)
+    functions.reconcile(request)
+    with pytest.raises(ConnectionError):
+        functions.reconcile(request)
+    for _ in range(3):
+        functions.reconcile(request)
+    assert called == ["sync"]
 
 
 def test_another_place_may_have_the_states_and_may_be_away(calls: Calls) -> None:
