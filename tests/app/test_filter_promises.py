@@ -51,22 +51,25 @@ MOVES = st.lists(
         st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 60.0])),
         st.tuples(st.just("down"), st.just(30.0)),
         st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("write"), st.sampled_from(["500", "lost", "409"])),
     ),
     max_size=8,
 )
 
 
-def operator(*wheres: Any, has_background: bool = False) -> App:
+def operator(
+    *wheres: Any, has_background: bool = False, has_clean_up: bool = True, resync: float = 30.0
+) -> App:
     """Makes something outside of the cluster for each object that it is told of."""
-    app = App("thing-operator")
+    app = App("thing-operator", resync=resync)
     if has_background:
         app.background(THING)(lambda live, stop: stop.wait())
     for number, where in enumerate(wheres):
-        declare(app, number, where)
+        declare(app, number, where, has_clean_up=has_clean_up)
     return app
 
 
-def declare(app: App, number: int, where: Any) -> None:
+def declare(app: App, number: int, where: Any, *, has_clean_up: bool) -> None:
     def make(thing: Object[ThingSpec]) -> None:
         if where is not broken and where is not None and not filter_of(where)(thing):
             STRANGERS.append(thing)
@@ -77,7 +80,8 @@ def declare(app: App, number: int, where: Any) -> None:
 
     app.on_add(THING, where=where)(make)
     app.on_update(THING, where=where)(lambda old, new: None)
-    app.on_delete(THING, where=where)(remove)
+    if has_clean_up:
+        app.on_delete(THING, where=where)(remove)
 
 
 WORLD: list[World] = []
@@ -103,6 +107,8 @@ def move(world: World, what: str, value: Any) -> None:
             world.down(value)
         case "restart":
             world.restart()
+        case "write":
+            world.write_faults.append(value)
 
 
 def left_after(
@@ -118,8 +124,9 @@ def left_after(
         if broken in wheres:
             world.run(120)
             assert world.elsewhere, "a filter that raises lets pass"
+        world.write_faults.clear()
         world.delete("a")
-        world.run(600)
+        world.run(1800)
         assert not world.objects(), "the object is held"
         assert not STRANGERS
         return sorted(world.elsewhere)
@@ -151,19 +158,24 @@ def test_several_filters_lose_nothing(wheres: list[Any], moves: list[tuple[str, 
 @given(
     st.lists(st.sampled_from([*WHERES[:-1], None]), min_size=1, max_size=3, unique_by=id),
     st.booleans(),
+    st.booleans(),
     MOVES,
 )
-@example([RED, None], False, [("wait", 1.0), ("down", 30.0), ("color", "red")])
-@example([RED], True, [("wait", 1.0), ("down", 30.0), ("color", "red")])
+@example([RED, None], False, True, [("wait", 1.0), ("down", 30.0), ("color", "red")])
+@example([RED], True, True, [("wait", 1.0), ("down", 30.0), ("color", "red")])
+@example([~RED], False, False, [("write", "500"), ("wait", 1.0), ("color", "red")])
 def test_each_function_is_called_for_an_object_that_it_is_for_also_across_restarts(
-    wheres: list[Any], has_background: bool, moves: list[tuple[str, Any]]
+    wheres: list[Any], has_background: bool, has_clean_up: bool, moves: list[tuple[str, Any]]
 ) -> None:
-    with World(THING, operator(*wheres, has_background=has_background)) as world:
+    # No resync corrects what an event should have led to.
+    app = operator(*wheres, has_background=has_background, has_clean_up=has_clean_up, resync=0)
+    with World(THING, app) as world:
         WORLD[:] = [world]
         thing = world.create("a", {"a": 1})
         for what, value in moves:
             move(world, what, value)
-        world.run(60)
+        world.write_faults.clear()
+        world.run(1800)
         [present] = world.objects()
         for number, where in enumerate(wheres):
             is_wanted = where is None or filter_of(where)(present)
