@@ -755,8 +755,10 @@ class KindFunctions:
             states = {} if kopfs is None else kopfs.states
             remembered = msgspec.structs.replace(remembered, states=states)
         if remembered is None:
-            if recording.loaded is not None and is_of_another(recording.loaded, obj):
-                known.state = self._first_state_of(first, is_copy=True)
+            is_copy = recording.loaded is not None and is_of_another(recording.loaded, obj)
+            # Another process may have handled it since.
+            if is_copy or (self._is_known(obj) and not self._is_known(first)):
+                known.state = self._first_state_of(obj, is_copy=is_copy)
         else:
             is_in_progress = self._lifecycle.in_progress_finalizer in obj.finalizers
             # Somebody may have taken the finalizer off meanwhile.

@@ -595,6 +595,35 @@ def test_a_state_that_the_cache_shows_too_late_is_read_from_the_server_first(
         assert calls[2:] == [("update", (3, 0), (4, 0))]
 
 
+def test_an_object_that_another_process_has_added_before_a_pause_ends_is_not_new() -> None:
+    app, called = App("thing-operator"), list[str]()
+    app.on_add(THING)(lambda _: called.append("add"))
+    app.on_delete(THING)(lambda _: called.append("delete"))
+    functions = KindFunctions(
+        THING,
+        no_client(),
+        functions_of(app),
+        function_of=lambda declared: declared.function,
+        clock=ManualClock(),
+        finalizer=JoinedFinalizer(),
+        paused=lambda thing: "stop" in thing.labels,
+        records=AnnotationRecords(
+            THING, no_client(), "thing-operator", (), has_others=True, keeps_states=False
+        ),
+    )
+    ours = functions.finalizer_lifecycle
+    assert ours is not None
+    for version, more in (
+        ("1", {"labels": {"stop": "yes"}}),
+        ("2", {"labels": {"stop": "yes"}, "finalizers": [ours.finalizer]}),
+        ("3", {"finalizers": [ours.finalizer]}),
+    ):
+        metadata = {"name": "a", "uid": "u", "resourceVersion": version, **more}
+        thing = Object.from_dict(THING, {"metadata": metadata, "spec": {"a": 1}})
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=thing))
+    assert not called
+
+
 class Second(Table):
     """A table that another process writes to after the first call, and whose third one fails."""
 
