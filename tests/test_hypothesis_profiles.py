@@ -21,7 +21,7 @@ UNSCALED = {
     "app/test_background_state.py": 3000,
     "app/test_due.py": 1000,
     "cache/test_read_your_writes.py": 1000,
-    "watchers/test_transitions.py": 3000,
+    "watchers/test_transitions.py": 8000,
 }
 
 
