@@ -1060,7 +1060,8 @@ class KindFunctions:
     def _is_unprotected(self, known: _Known, obj: Object) -> bool:
         """Whether an object in this state needs a finalizer, and has none of ours."""
         return (
-            not obj.is_deleting
+            known.write.error is None  # or it is tried again at its time
+            and not obj.is_deleting
             and self._lifecycle.all_names.isdisjoint(obj.finalizers)
             and known.state.is_protected_by(obj)
             and not self._lifecycle.precedes_write(obj)

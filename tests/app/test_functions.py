@@ -689,6 +689,18 @@ def test_an_event_of_a_pause_that_an_answer_shows_as_over_keeps_no_timer_from_it
     assert waiting.due == 10
 
 
+def test_a_finalizer_that_is_refused_waits_for_its_time_whatever_others_write() -> None:
+    app = App("thing-operator")
+    app.on_delete(THING)(nothing)
+    with World(THING, app) as world:
+        world.write_faults += ["500"] * 100
+        world.create("a", {"a": 1})
+        for number in range(50):
+            world.run(1)
+            world.patch("a", {"metadata": {"labels": {"n": str(number)}}})
+        assert len(writes(world)) == 4
+
+
 def test_a_function_has_a_policy_of_its_own() -> None:
     app, calls = App("thing-operator", retry_policy=never_retry), list[str]()
 
