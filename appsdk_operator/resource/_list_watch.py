@@ -252,7 +252,7 @@ def decode_watch_events(
     One function, because a watch spends most of its time here.
 
     Returns:
-        The events, with an :class:`UndecodableEvent` for each object that cannot be decoded, and
+        The events, with an ``UndecodableEvent`` for each object that cannot be decoded, and
         the error of the first line that is not an event; later lines are not decoded.
     """
     events: list[WatchEvent[SpecT, StatusT]] = []
