@@ -335,15 +335,14 @@ def check_operator(
             max_examples,
             seed,
         )
-        if failure is not None:
-            steps, error = failure
-            error = case.traced(steps, error)
-    if failure is None:
-        case.counts.check()
-    else:
-        raise BrokenPromise(
-            f"{error}\nto see it again: check_operator(…, replay=[{replay_of(steps)}])"
-        ) from error.__cause__
+        if failure is None:
+            case.counts.check()
+            return
+        steps, found = failure
+        error = case.traced(steps, found)
+    raise BrokenPromise(
+        f"{error}\nto see it again: check_operator(…, replay=[{replay_of(steps)}])"
+    ) from error.__cause__
 
 
 def _failures() -> tuple[type[BaseException], ...]:
