@@ -13,7 +13,7 @@ import pytest
 from appsdk_operator import App, Kind, Object
 from appsdk_operator.client import MergePatch
 from appsdk_operator.testing import BrokenPromise, Replica, World, check_operator
-from appsdk_operator.testing._world.places import place_of, traced
+from appsdk_operator.testing._world.places import Traced, place_of
 
 WIDGET = Kind(group="example.com", version="v1", kind="Widget")
 FILE = "test_places.py"
@@ -97,7 +97,7 @@ def test_another_tracer_goes_on_afterwards() -> None:
     before = sys.gettrace()
     sys.settrace(tracer)
     try:
-        with traced({}):
+        with Traced({}):
             assert sys.gettrace() is not tracer
         assert sys.gettrace() is tracer
     finally:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
-from typing import Any, Final
+from typing import Any, Final, final
 
 from appsdk_operator.testing._broken_promise import is_of_kit
 from appsdk_operator.testing._world.journal import Entry, Lines
@@ -19,26 +18,34 @@ _MOST: Final = 5
 """The most places of a call."""
 
 
-@contextlib.contextmanager
-def traced(lines: Lines) -> Iterator[None]:
-    """Note the lines of the operator that this thread runs meanwhile."""
+@final
+class Traced:
+    """A ``with`` block in which the lines of the operator that this thread runs are noted.
 
-    def trace(frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
+    Not a generator, which would set the traceback of an error that passes through.
+    """
+
+    def __init__(self, lines: Lines) -> None:
+        """Notes them in ``lines``."""
+        self._lines = lines
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         code = frame.f_code
         if event == "call":
-            return trace if _is_users(code.co_filename) else None
+            return self._trace if _is_users(code.co_filename) else None
         if event == "line":
             line = code.co_filename, frame.f_lineno
-            lines.pop(line, None)
-            lines[line] = _name(code)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
+            self._lines.pop(line, None)
+            self._lines[line] = _name(code)
+        return self._trace
 
 
 def place_of(function: Any) -> str:

@@ -15,7 +15,7 @@ from appsdk_operator.client import ConnectionLost
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, callback_name, settle, with_class
 from appsdk_operator.testing._world.journal import Entry, Journal
-from appsdk_operator.testing._world.places import place_of, traced
+from appsdk_operator.testing._world.places import Traced, place_of
 from appsdk_operator.watchers import (
     ReconcileRequest,
     ResourceWatcher,
@@ -74,7 +74,7 @@ class CallRecorder:
         try:
             if entry.what == "call":
                 self.on_begin(entry)
-            with traced(entry.lines) if is_traced else contextlib.nullcontext():
+            with Traced(entry.lines) if is_traced else contextlib.nullcontext():
                 outcome = settle(do())
             again = getattr(outcome, "requeue_after", None)
             if again is not None:
