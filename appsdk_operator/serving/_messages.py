@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import http
+import functools
 import re
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,6 @@ from appsdk_operator.runtime import StopSignal
 TEXT: Final = "text/plain; charset=utf-8"
 _TOKEN: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NO_LINE_BREAK: Final = re.compile(r"[^\r\n\0]*")
-_PHRASES: Final = {status.value: status.phrase for status in http.HTTPStatus}
 _OWN_FIELDS: Final = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
 
@@ -146,7 +145,7 @@ class HTTPResponse:
 
     def encode_head(self, *, date: str, keep: bool, version: str) -> bytes:
         """The status line and the header fields, as bytes."""
-        phrase = _PHRASES.get(self.status, "")
+        phrase = "OK" if self.status == 200 else _phrases().get(self.status, "")
         fields = {"X-Content-Type-Options": "nosniff", **self.headers, "Date": date}
         if self.status != 204:
             fields["Content-Type"] = self.content_type
@@ -178,6 +177,14 @@ class RequestLimits(Protocol):
     def timed_out(self, request: HTTPRequest, /) -> HTTPResponse:
         """The answer after that time, in place of the handler's."""
         ...
+
+
+@functools.cache
+def _phrases() -> dict[int, str]:
+    # The probes and scrapes of a healthy operator need no more than the one of 200.
+    import http
+
+    return {status.value: status.phrase for status in http.HTTPStatus}
 
 
 def text_response(status: int, text: str, **headers: str) -> HTTPResponse:
