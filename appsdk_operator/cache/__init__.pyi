@@ -55,8 +55,10 @@ from appsdk_operator.cache._cache.errors import (
 from appsdk_operator.cache._cache.followed import (
     Followed as Followed,
 )
-from appsdk_operator.cache._cache.options import (
+from appsdk_operator.cache._cache.namespace_selection import (
     NamespaceSelection as NamespaceSelection,
+)
+from appsdk_operator.cache._cache.options import (
     checked_selection as checked_selection,
     kind_tuple as kind_tuple,
 )

@@ -8,6 +8,8 @@ from urllib.parse import quote_plus
 
 import msgspec
 
+from appsdk_operator.resource import field_selector_of, label_selector_of
+
 if TYPE_CHECKING:
     from appsdk_operator.resource import FieldSelection, LabelSelection
 
@@ -95,10 +97,6 @@ def selectors_of(
     >>> selectors_of({"tier": "front", "app": "web"}, "metadata.name=a")
     [('labelSelector', 'app=web,tier=front'), ('fieldSelector', 'metadata.name=a')]
     """
-    if labels is None and fields is None:
-        return []
-    from appsdk_operator.resource import field_selector_of, label_selector_of
-
     given = {
         "labelSelector": labels if isinstance(labels, str) else label_selector_of(labels),
         "fieldSelector": fields if isinstance(fields, str) else field_selector_of(fields),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Generic, Protocol, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, final, overload
 
 import msgspec
 
@@ -19,18 +19,16 @@ from appsdk_operator.controllers._handlers import (
     with_request_type,
 )
 from appsdk_operator.controllers._options import ControllerOptions
-from appsdk_operator.controllers._predicates import (
-    EventFilter,
-    Predicate,
-    as_predicates,
-    event_predicates,
-)
 from appsdk_operator.controllers._protocols import Handler, Source
 from appsdk_operator.controllers._reconcile import ReconcileFunction, Reconciler, Request
 from appsdk_operator.controllers._sources.kind import KindSource
-from appsdk_operator.resource import Kind, Object, When, Where, check_fields
+from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics
 from appsdk_operator.runtime.validation import check_flag
+
+if TYPE_CHECKING:
+    from appsdk_operator.controllers._predicates import EventFilter, Predicate
+    from appsdk_operator.resource import When, Where
 
 R = TypeVar("R", bound=Hashable)
 
@@ -320,6 +318,8 @@ class ControllerBuilder(Generic[R]):
         Raises:
             TypeError: a predicate is neither a :class:`Predicate` nor a function of an event.
         """
+        from appsdk_operator.controllers._predicates import as_predicates
+
         self._filters += as_predicates(predicates)
         return self
 
@@ -475,6 +475,11 @@ def _checked_predicates(
     when: When[Any, Any] | None,
     predicates: Iterable[EventFilter[Any, Any]],
 ) -> tuple[Predicate[Any, Any], ...]:
+    if where is None and when is None and isinstance(predicates, tuple) and not predicates:
+        return ()
+    from appsdk_operator.controllers._predicates import event_predicates
+    from appsdk_operator.resource import check_fields
+
     found = event_predicates(where, when, predicates)
     for option, each in found:
         check_fields(option, each, kind)

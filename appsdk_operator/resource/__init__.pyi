@@ -209,6 +209,8 @@ from appsdk_operator.resource._schema.descriptions import (
 from appsdk_operator.resource._selections import (
     FieldSelection as FieldSelection,
     LabelSelection as LabelSelection,
+)
+from appsdk_operator.resource._selector_options import (
     field_selector_of as field_selector_of,
     label_selector_of as label_selector_of,
 )

@@ -17,7 +17,6 @@ from appsdk_operator.cache._cache.options import (
     CacheOptions,
     NamespaceOptions,
     Namespaces,
-    NamespaceSelection,
     checked_by_kind,
     checked_namespaces,
     checked_selection,
@@ -43,10 +42,7 @@ from appsdk_operator.cache._informer.transforms import Transform
 from appsdk_operator.cache._threads import join_all
 from appsdk_operator.client import RequestStopped, present_stop
 from appsdk_operator.resource import (
-    FieldSelection,
     Kind,
-    LabelSelection,
-    NamespaceSelector,
     Object,
     check_kind,
     check_namespace_name,
@@ -83,6 +79,8 @@ from appsdk_operator.runtime.validation import (
 
 if TYPE_CHECKING:
     from appsdk_operator.cache._cache.namespace_follower import NamespaceFollower
+    from appsdk_operator.cache._cache.namespace_selection import NamespaceSelection
+    from appsdk_operator.resource import FieldSelection, LabelSelection
 
 _log = get_logger("appsdk_operator.cache")
 
@@ -160,8 +158,8 @@ class Cache:
             raise ValueError(f"sync_timeout={sync_timeout}: use more than 0 seconds")
         self._client = client
         selection = checked_selection(namespaces)
-        is_selected = isinstance(selection, NamespaceSelector)
-        self._namespaces = {} if isinstance(selection, NamespaceSelector) else selection
+        is_selected = not isinstance(selection, dict)
+        self._namespaces = selection if isinstance(selection, dict) else {}
         # False until it is known which namespaces a selector chooses.
         self._are_namespaces_known = not is_selected
         self._defaults = NamespaceOptions(
@@ -179,7 +177,7 @@ class Cache:
         """The clock of all waits."""
         self._metrics = entered_metrics(metrics)
         self._follower: NamespaceFollower | None = None
-        if isinstance(selection, NamespaceSelector):
+        if not isinstance(selection, dict):
             from appsdk_operator.cache._cache.namespace_follower import NamespaceFollower
 
             self._follower = NamespaceFollower(

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from appsdk_operator.cache._informer.store import IndexFunction, check_indexes
 from appsdk_operator.cache._informer.transforms import Transform
 from appsdk_operator.resource import (
-    FieldSelector,
-    Filter,
     Kind,
-    LabelSelector,
-    NamespaceSelector,
     check_followed_namespace,
     check_kind,
     field_selector_of,
     label_selector_of,
-    namespace_selector_of,
 )
 from appsdk_operator.runtime.validation import (
     check_flag,
@@ -27,6 +22,9 @@ from appsdk_operator.runtime.validation import (
     check_instance,
     checked_seconds,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelector, Filter, LabelSelector, NamespaceSelector
 
 
 def _function(_: object, field: attrs.Attribute[Transform | None], value: object) -> None:
@@ -61,19 +59,25 @@ class NamespaceOptions:
 Namespaces: TypeAlias = Sequence[str] | Mapping[str, NamespaceOptions]
 """Names, or options by name; empty: all namespaces. In a mapping the name ``""`` stands for all
 namespaces, or among others for all the others."""
-NamespaceSelection: TypeAlias = Namespaces | LabelSelector | NamespaceSelector | Filter[Any, Any]
-"""Namespaces; or what selects them as they come and go: names and patterns of names, such as
-``["team-*", "!team-x"]``, or a selector of their labels, such as ``labels("team=a")``."""
 
 
 def checked_selection(
-    namespaces: NamespaceSelection,
+    namespaces: Namespaces | LabelSelector | NamespaceSelector | Filter[Any, Any],
 ) -> dict[str, NamespaceOptions] | NamespaceSelector:
     """``namespaces`` as a selector, or as a mapping of names to options.
 
     Raises:
         ValueError, TypeError: as :func:`checked_namespaces`, and as :class:`NamespaceSelector`.
     """
+    if isinstance(namespaces, (str, Mapping)) or (type(namespaces) is tuple and not namespaces):
+        return checked_namespaces(namespaces)
+    from appsdk_operator.resource import (
+        Filter,
+        LabelSelector,
+        NamespaceSelector,
+        namespace_selector_of,
+    )
+
     if isinstance(namespaces, (Filter, LabelSelector, NamespaceSelector)):
         selector = namespace_selector_of(namespaces)
         if selector is None:
@@ -82,8 +86,6 @@ def checked_selection(
                 "labels(…), joined by &"
             )
         return selector
-    if isinstance(namespaces, (str, Mapping)):
-        return checked_namespaces(namespaces)
     given: Any = namespaces
     given = tuple(given) if isinstance(given, Iterable) else given
     if given == ("*",):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,16 +11,15 @@ from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.kind_cache import ReadTarget
 from appsdk_operator.cache._informer.store import IndexFunction, Lister
 from appsdk_operator.resource import (
-    FieldSelection,
     Kind,
-    LabelSelection,
-    LabelSelector,
     Object,
     ObjectKey,
     field_selector_of,
     label_selector_of,
-    wire_steps,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelection, LabelSelection, LabelSelector
 
 FIELD_INDEX = "field:"
 """The prefix, before the path, of the name of an index that answers field selectors."""
@@ -137,6 +136,8 @@ def field_index(path: str) -> IndexFunction:
     first, *rest = path.split(".")
     if not all((first, *rest)):
         raise ValueError(f"path {path!r}: write names with dots between them: spec.nodeName")
+
+    from appsdk_operator.resource import wire_steps
 
     def values(obj: Object) -> tuple[str, ...]:
         value: Any = obj.get(first)

@@ -6,13 +6,16 @@ Selections are values: a change of namespaces is worked out by comparing them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from appsdk_operator.cache._cache.options import CacheOptions, NamespaceOptions
 from appsdk_operator.cache._informer.transforms import Transform
-from appsdk_operator.resource import FieldSelector, Kind, LabelSelector, Object, selected_values
+from appsdk_operator.resource import Kind, Object
+
+if TYPE_CHECKING:
+    from appsdk_operator.resource import FieldSelector, LabelSelector
 
 _T = TypeVar("_T")
 _DEFAULTS = NamespaceOptions()
@@ -74,6 +77,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if fields is None or fields.empty:
             return True
+        from appsdk_operator.resource import selected_values
+
         return fields.matches(selected_values(obj.kind.qualified_name, obj.to_dict()))
 
     @property
@@ -81,6 +86,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         """The field selector for requests, which leaves the excluded namespaces out."""
         if not self.excluded:
             return self.field_selector
+        from appsdk_operator.resource import FieldSelector
+
         others = FieldSelector.parse(
             ",".join(f"metadata.namespace!={name}" for name in sorted(self.excluded))
         )

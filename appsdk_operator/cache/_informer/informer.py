@@ -41,7 +41,13 @@ from appsdk_operator.cache._informer.watch_state import (
 )
 from appsdk_operator.cache._threads import join_all
 from appsdk_operator.client import ApiError, Forbidden, ServerContact, TransportError
-from appsdk_operator.resource import Kind, Object, is_older_version
+from appsdk_operator.resource import (
+    Kind,
+    Object,
+    field_selector_of,
+    is_older_version,
+    label_selector_of,
+)
 from appsdk_operator.runtime import (
     Clock,
     Metrics,
@@ -260,16 +266,10 @@ class Informer(Generic[SpecT, StatusT]):
             TypeError: an option has the wrong type.
             SelectorError: a selector cannot be parsed.
         """
-        labels: LabelSelector | None = None
-        fields: FieldSelector | None = None
-        if label_selector is not None or field_selector is not None:
-            from appsdk_operator.resource import field_selector_of, label_selector_of
-
-            labels, fields = label_selector_of(label_selector), field_selector_of(field_selector)
         options = InformerOptions(
             namespace=namespace,
-            label_selector=labels,
-            field_selector=fields,
+            label_selector=label_selector_of(label_selector),
+            field_selector=field_selector_of(field_selector),
             transform=transform,
             metadata_only=metadata_only,
             indexes=indexes,

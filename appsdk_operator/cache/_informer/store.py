@@ -20,6 +20,7 @@ from appsdk_operator.resource import (
     WatchEventType,
     check_kind,
     is_older_version,
+    label_selector_of,
 )
 from appsdk_operator.runtime import as_exception, fork_safe, get_logger
 from appsdk_operator.runtime.validation import check_function, check_text
@@ -547,10 +548,7 @@ def differ(one: Object, other: Object) -> bool:
 
 
 def _selected(found: list[Object], selection: LabelSelection | None) -> Objects:
-    if selection is None:
-        return found
-    from appsdk_operator.resource import label_selector_of
-
     selector = label_selector_of(selection)
-    assert selector is not None
+    if selector is None:
+        return found
     return [obj for obj in found if selector.matches(obj.labels)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 from appsdk_operator.cache import Event, Health, ResourceAction
-from appsdk_operator.controllers._predicates import EventFilter
 from appsdk_operator.controllers._protocols import (
     Handler,
     RequestQueue,
@@ -17,6 +16,9 @@ from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal
 from appsdk_operator.runtime.validation import check_count
+
+if TYPE_CHECKING:
+    from appsdk_operator.controllers._predicates import EventFilter
 
 R = TypeVar("R", bound=Hashable)
 

@@ -9,7 +9,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, final
 
 from appsdk_operator.cache import (
     Delivery,
@@ -22,7 +22,6 @@ from appsdk_operator.cache import (
     ResourceAction,
 )
 from appsdk_operator.controllers._handlers import HANDLERS_WITH_REASONS, EventQueue, check_handler
-from appsdk_operator.controllers._predicates import EventFilter, Predicate, as_predicates
 from appsdk_operator.controllers._protocols import Handler, RequestQueue
 from appsdk_operator.controllers._sources.claim import Claim
 from appsdk_operator.resource import Kind
@@ -47,6 +46,9 @@ from appsdk_operator.runtime import (
     settle,
 )
 from appsdk_operator.runtime.validation import check_count, check_environment, check_text
+
+if TYPE_CHECKING:
+    from appsdk_operator.controllers._predicates import EventFilter, Predicate
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -144,7 +146,11 @@ class EventPipeline(Generic[R]):
         self._handler = handler
         self._handler_name = safe_text(handler)
         self._is_own_handler = isinstance(handler, HANDLERS_WITH_REASONS)
-        self._predicates = as_predicates(predicates)
+        self._predicates: tuple[Predicate, ...] = ()
+        if not isinstance(predicates, tuple) or predicates:
+            from appsdk_operator.controllers._predicates import as_predicates
+
+            self._predicates = as_predicates(predicates)
         self._kind = kind
         self.clock: Clock = present_clock(clock)
         self._failure_log = FailureLog(_log, self.clock)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache import Cache, Followed, Health, Informer
 from appsdk_operator.client import NotFound
-from appsdk_operator.controllers._predicates import EventFilter
 from appsdk_operator.controllers._protocols import Handler, RequestQueue
 from appsdk_operator.controllers._sources.event_pipeline import EventPipeline
 from appsdk_operator.resource import Kind, Object
 from appsdk_operator.runtime import Clock, Metrics, StopSignal, get_logger
 from appsdk_operator.runtime.validation import check_flag
+
+if TYPE_CHECKING:
+    from appsdk_operator.controllers._predicates import EventFilter
 
 _log = get_logger("appsdk_operator.controllers")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import attrs
 
@@ -12,7 +12,6 @@ from appsdk_operator.cache import (
     CachedClient,
     CacheOptions,
     Health,
-    NamespaceSelection,
     Remedies,
     Transform,
     checked_selection,
@@ -30,10 +29,7 @@ from appsdk_operator.client import (
 from appsdk_operator.manager._core.runnable import RunnableGroup
 from appsdk_operator.manager._core.server_monitor import ServerMonitor
 from appsdk_operator.resource import (
-    FieldSelection,
     Kind,
-    LabelSelection,
-    NamespaceSelector,
     check_kind,
     field_selector_of,
     label_selector_of,
@@ -48,6 +44,10 @@ from appsdk_operator.runtime import (
     get_logger,
     present_clock,
 )
+
+if TYPE_CHECKING:
+    from appsdk_operator.cache import NamespaceSelection
+    from appsdk_operator.resource import FieldSelection, LabelSelection, NamespaceSelector
 
 _log = get_logger("appsdk_operator.manager")
 
@@ -117,13 +117,13 @@ class CacheSetup:
     def namespace_names(self) -> tuple[str, ...]:
         """The names of the namespaces; empty: all, or as :attr:`namespace_selector` says."""
         selection = checked_selection(self.namespaces)
-        return () if isinstance(selection, NamespaceSelector) else tuple(selection)
+        return tuple(selection) if isinstance(selection, dict) else ()
 
     @property
     def namespace_selector(self) -> NamespaceSelector | None:
         """The selector of namespaces that come and go; None: namespaces by name, or all."""
         selection = checked_selection(self.namespaces)
-        return selection if isinstance(selection, NamespaceSelector) else None
+        return None if isinstance(selection, dict) else selection
 
 
 @attrs.frozen(kw_only=True)
