@@ -45,7 +45,7 @@ READERS = {"curl", "docker", "helm", "kubectl", "setup-envtest"}
 def public_names(package: ModuleType) -> set[str]:
     """The names that the package's stub lists first, and the modules without an underscore."""
     modules = {each.name for each in pkgutil.iter_modules(package.__path__)}
-    return {*names_of(package.__name__).public, *(name for name in modules if name[0] != "_")}
+    return {*names_of(package.__name__)[0], *(name for name in modules if name[0] != "_")}
 
 
 def look_up(path: str) -> Any:

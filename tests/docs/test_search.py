@@ -26,7 +26,7 @@ QUERIES = {
     "GIL": "faq.html",
     "tombstone": "glossary.html",
     "time limit": "retries.html",
-    "finalizer": "watchers.html",
+    "finalizer": "app.html",
     "predicate": "controllers.html",
     "cache": "informers-and-caches.html",
     "informer": "informers-and-caches.html",
