@@ -135,7 +135,7 @@ class Model:
             self.strip()
         if fate == "delete":
             self.delete()
-        if fate == "shared":
+        if fate == "shared" and forbidden:  # what this write takes the place of
             self.share()
         if not self.is_there:
             return None
