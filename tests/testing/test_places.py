@@ -91,6 +91,27 @@ def test_what_is_not_the_operators_has_no_place(function: Any) -> None:
     assert not place_of(function)
 
 
+class Hostile:
+    """A callable that answers each question for an attribute with something else."""
+
+    def __init__(self, answer: Callable[[Any], Any]) -> None:
+        self._answer = answer
+
+    def __getattr__(self, name: str) -> Any:
+        return self._answer(self)
+
+    def __call__(self, request: Any) -> None: ...
+
+
+def raises(_: Any) -> Any:
+    raise SystemExit("no attributes here")
+
+
+@pytest.mark.parametrize("answer", [raises, lambda self: self, lambda _: 1])
+def test_what_lies_about_its_attributes_has_no_place(answer: Any) -> None:
+    assert not place_of(Hostile(answer))
+
+
 def test_another_tracer_goes_on_afterwards() -> None:
     def tracer(*_: Any) -> None: ...
 

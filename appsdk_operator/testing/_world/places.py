@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any, Final, final
 
+from appsdk_operator.runtime import guarded_call
 from appsdk_operator.testing._broken_promise import is_of_kit
 from appsdk_operator.testing._world.journal import Entry, Lines
 
@@ -50,19 +51,24 @@ class Traced:
 
 def place_of(function: Any) -> str:
     """Where a function of the operator begins, as ``function (file.py:12)``; empty: not known."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    code: CodeType | None = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None or not _is_users(code.co_filename):
+    code = guarded_call("__code__", _code_of, function, failed=lambda _: None)
+    if not isinstance(code, CodeType) or not _is_users(code.co_filename):
         return ""
     return f"{_name(code)} ({_file(code.co_filename)}:{code.co_firstlineno})"
 
 
+def _code_of(function: Any) -> object:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
 def places_of(entries: Sequence[Entry]) -> str:
     """The operator's code in its last call, and in the last one that wrote, as lines of text."""
-    calls = [entry for entry in entries if entry.what == "call" and _places(entry)]
+    calls = [entry for entry in entries if entry.what == "call"]
     wrote = [call for call in calls if any(one.what == "write" for one in call.writes)]
-    shown = {id(call): call for call in (*calls[-1:], *wrote[-1:])}.values()
+    latest = (next((c for c in reversed(some) if _places(c)), None) for some in (calls, wrote))
+    shown = {id(call): call for call in latest if call is not None}.values()
     lines: list[str] = []
     for number, call in enumerate(shown):
         what = "the last call that wrote" if number else "the last call"

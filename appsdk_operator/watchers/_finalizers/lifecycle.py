@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Protocol, final
 
+import msgspec
 from msgspec.structs import replace
 
 from appsdk_operator.cache import ResourceAction
@@ -74,7 +75,7 @@ class NotifyCallback(Protocol):
         ...
 
 
-class _End(NamedTuple):
+class _End(msgspec.Struct, frozen=True):
     """How a pass over an object has ended."""
 
     outcome: Outcome
