@@ -131,8 +131,8 @@ class _Recording(msgspec.Struct, eq=False):
     """The one that the present pass has sent with a finalizer."""
     written: str | None = None
     """The one that was written last; None: what the object shows."""
-    was_seen: bool = False
-    """Whether the object was seen with it."""
+    shown_in: str | None = None
+    """A version of the object that has it; None: none is known."""
     write: _Write = _WRITTEN
     """The attempts to write it."""
     has_failed: bool = False
@@ -482,14 +482,15 @@ class KindFunctions:
         if known is None:
             return True
         state = known.state
-        if self._stores and known.recording is not None:
+        if self._stores and known.recording is not None and known.recording.shown_in is None:
             self._note_record(known.recording, old)
         is_restored = goes_back(old, new)
         if self._has_idle:
             state.note_time(new, self._clock.monotonic(), goes_back=is_restored)
         if is_restored:
             if known.recording is not None:
-                known.recording.written, state.has_news = None, True
+                known.recording.written = known.recording.shown_in = None
+                state.has_news = True
             if state.is_gone:
                 self.forget(new)  # what was cleaned up is there again
             else:
@@ -714,6 +715,8 @@ class KindFunctions:
                 raise
             if not known.is_marked and known.state.is_begun:
                 known.is_marked = known.look_now = True
+            if known.recording is not None and known.recording.sent is not None:
+                self._note_record(known.recording, present)
             if present is None:
                 known.is_absent = True
             elif present.is_deleting:
@@ -924,19 +927,29 @@ class KindFunctions:
         if is_other and self._records.handled(text, present) is not None:
             raise PatchAbandonedError(present)
 
-    def _note_record(self, recording: _Recording, obj: Object) -> None:
-        """Note that a state of the object shows its record, although no pass has looked at it."""
+    def _note_record(self, recording: _Recording, obj: Object | None) -> None:
+        """Note that a state of the object shows its record, if it does."""
         assert self._records is not None
-        if recording.written is not None and not recording.was_seen:
-            recording.was_seen = not self._records.is_missing(obj)
+        if obj is None or self._records.is_missing(obj):
+            return
+        shown_in, version = recording.shown_in, obj.resource_version
+        if shown_in is None or not is_older_version(version, shown_in):
+            recording.shown_in = version
+
+    def _is_record_removed(self, recording: _Recording, obj: Object) -> bool:
+        """Whether somebody has removed the record before the object had this state."""
+        assert self._records is not None
+        shown_in = recording.shown_in
+        return (
+            shown_in is not None
+            and self._records.is_missing(obj)
+            and not is_older_version(obj.resource_version, shown_in)
+        )
 
     def _is_record_due(self, known: _Known, obj: Object) -> bool:
         """Whether a state of the object makes a record due, although no call."""
-        assert self._records is not None
         assert known.recording is not None
-        return known.state.is_new_concern(obj) or (
-            known.recording.was_seen and self._records.is_missing(obj)
-        )
+        return known.state.is_new_concern(obj) or self._is_record_removed(known.recording, obj)
 
     def _record(self, known: _Known, recording: _Recording) -> None:
         """Write the record, if it has changed and no call is due now.
@@ -948,20 +961,26 @@ class KindFunctions:
         state = known.state
         if recording.sent is not None:  # that patch has succeeded
             recording.written, recording.sent, recording.is_sure = recording.sent, None, True
-        if not self._records.is_missing(state.present):
-            recording.was_seen = True
-        elif recording.was_seen:  # somebody has removed it
-            recording.written, recording.was_seen, state.has_news = None, False, True
+        if self._is_record_removed(recording, state.present):
+            recording.written, recording.shown_in, state.has_news = None, None, True
+        else:
+            self._note_record(recording, state.present)
         obj, now = state.present, self._clock.monotonic()
         if not state.has_news or obj.is_deleting or now < recording.write.next_time:
             return
         if state.next(now) is not None:
             return
         record = state.record()
-        if state.is_begun or record.held if self._keeps_states else known.is_marked:
+        if self._is_to_write(known, record):
             self._save(known, recording, record)
         elif not self._owes_mark(known, obj):
             recording.write = _WRITTEN  # nobody needs any more what could not be written
+
+    def _is_to_write(self, known: _Known, record: Handled) -> bool:
+        """Whether the next process has to know this record."""
+        if self._keeps_states:
+            return known.state.is_begun or bool(record.held)
+        return known.is_marked
 
     def _record_first(self, known: _Known, recording: _Recording) -> None:
         """Before the finalizer, record what was handled, unless both are written at once.
@@ -1010,6 +1029,7 @@ class KindFunctions:
             made = None
         recording.written, recording.write = text, _WRITTEN
         known.state.saved()
+        self._note_record(recording, made)
         if made is not None and made.finalizers != obj.finalizers:
             known.state.see(made.viewed_as(self.kind))  # what it shows is not in that record
 
@@ -1384,7 +1404,15 @@ class KindFunctions:
         if due is not None and all(each.due is None or due < each.due for each in found):
             number = step.number if step is not None else state.earliest(due)
             found.append(Waiting(self._name(number), None, 0, due, self._cause(number)))
-        elif known.look_now and recording is not None and is_there and state.has_news:
+        elif (
+            known.look_now
+            and recording is not None
+            and is_there
+            and state.has_news
+            and (
+                self._is_to_write(known, state.record()) or self._owes_mark(known, state.present)
+            )
+        ):
             # What one has done, or has to clean up, is recorded although another one has failed.
             found.append(Waiting(self._name((state.unsaved() or [0])[0]), None, 0, now))
         if all(each.error is None for each in found):

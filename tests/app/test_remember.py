@@ -11,12 +11,12 @@ import attrs
 import pytest
 
 from appsdk_operator import annotation, kinds
-from appsdk_operator.app import App, functions_of, remembers
+from appsdk_operator.app import App, functions_of, remembers, timers_of
 from appsdk_operator.app._functions import KindFunctions
 from appsdk_operator.app._handled import Handled, HandledState
 from appsdk_operator.app._remember import AnnotationRecords, Records
 from appsdk_operator.cache import ResourceAction
-from appsdk_operator.client import Client, ClientConfig, MergePatch
+from appsdk_operator.client import Client, ClientConfig, ClientLike, MergePatch
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
 from appsdk_operator.runtime import ManualClock
@@ -512,6 +512,80 @@ def test_a_record_that_somebody_has_removed_is_written_again(calls: Calls) -> No
     assert not calls
 
 
+def functions_of_things(
+    app: App, client: ClientLike, records: Records, **options: Any
+) -> KindFunctions:
+    return KindFunctions(
+        THING,
+        client,
+        [*functions_of(app), *timers_of(app)],
+        function_of=lambda declared: declared.function,
+        clock=ManualClock(),
+        finalizer=JoinedFinalizer(),
+        records=records,
+        **options,
+    )
+
+
+def look_at(functions: KindFunctions, obj: Object, times: int = 3) -> None:
+    for _ in range(times):
+        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=obj))
+
+
+@pytest.mark.parametrize("has_delete", [False, True])
+def test_a_record_that_is_removed_before_an_event_shows_it_is_written_again(
+    calls: Calls, has_delete: bool
+) -> None:
+    app = own()
+    app.on_add(THING)(calls.of("add"))
+    app.on_update(THING)(calls.update())
+    if has_delete:
+        app.on_delete(THING)(calls.of("delete"))
+    with APIServer() as server, Client(ClientConfig(server=server.url)) as client:
+        install_crds(client, app.crds())
+        records = AnnotationRecords(THING, client, "thing-operator", (), has_others=False)
+        functions = functions_of_things(app, client, records)
+        old = client.create(MutableObject.new(THING, "a", namespace="default", spec={"a": 1}))
+        look_at(functions, old)
+        written = client.get(THING, "a", namespace="default").annotations[KEY]
+        removal = MergePatch({"metadata": {"annotations": {KEY: None}}})
+        new = client.patch(THING, "a", removal, namespace="default")
+        # As after a relist: no event has shown the object with it.
+        assert functions.concerns(old, new)
+        look_at(functions, new, times=1)
+        present = client.get(THING, "a", namespace="default")
+        assert present.annotations[KEY] == written
+        # The events in between do not make it due once more.
+        assert not functions.concerns(old, new)
+        assert not functions.concerns(new, present)
+    assert calls == [("add", 1)]
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_a_failed_call_leads_to_another_look_only_where_a_record_is_due(is_recorded: bool) -> None:
+    app, error = own(), ConnectionError("away")
+
+    def fail(_: Object) -> None:
+        raise error
+
+    app.every(3.0, THING, first_after=0.0)(fail)
+    if is_recorded:
+        app.on_update(THING)(nothing)
+    else:
+        app.on_add(THING, where=is_red)(nothing)
+    records = AnnotationRecords(
+        THING, no_client(), "thing-operator", (), has_others=False, keeps_states=is_recorded
+    )
+    functions = functions_of_things(app, no_client(), records)
+    metadata = {"name": "a", "uid": "u", "resourceVersion": "1"} | BLUE["metadata"]
+    thing = Object.from_dict(THING, {"metadata": metadata})
+    with pytest.raises(ConnectionError):
+        look_at(functions, thing, times=1)
+    functions.failed(thing, error, 3.0, 1)
+    waiting = functions.waiting(thing)
+    assert [each.error for each in waiting] == ([error, None] if is_recorded else [error])
+
+
 def test_the_names_of_annotations_are_remembered(calls: Calls) -> None:
     app = own()
     app.on_update(THING, when=annotation("example.com/x.y").changed)(
@@ -561,19 +635,8 @@ def test_a_state_that_the_cache_shows_too_late_is_read_from_the_server_first(
     app.on_update(THING)(calls.update())
 
     def process(client: Client) -> KindFunctions:
-        return KindFunctions(
-            THING,
-            client,
-            functions_of(app),
-            function_of=lambda declared: declared.function,
-            clock=ManualClock(),
-            finalizer=JoinedFinalizer(),
-            records=AnnotationRecords(THING, client, "thing-operator", (), has_others=True),
-        )
-
-    def look_at(functions: KindFunctions, obj: Object) -> None:
-        for _ in range(3):
-            functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=obj))
+        records = AnnotationRecords(THING, client, "thing-operator", (), has_others=True)
+        return functions_of_things(app, client, records)
 
     with APIServer() as server, Client(ClientConfig(server=server.url)) as client:
         install_crds(client, app.crds())
@@ -599,17 +662,11 @@ def test_an_object_that_another_process_has_added_before_a_pause_ends_is_not_new
     app, called = App("thing-operator"), list[str]()
     app.on_add(THING)(lambda _: called.append("add"))
     app.on_delete(THING)(lambda _: called.append("delete"))
-    functions = KindFunctions(
-        THING,
-        no_client(),
-        functions_of(app),
-        function_of=lambda declared: declared.function,
-        clock=ManualClock(),
-        finalizer=JoinedFinalizer(),
-        paused=lambda thing: "stop" in thing.labels,
-        records=AnnotationRecords(
-            THING, no_client(), "thing-operator", (), has_others=True, keeps_states=False
-        ),
+    records = AnnotationRecords(
+        THING, no_client(), "thing-operator", (), has_others=True, keeps_states=False
+    )
+    functions = functions_of_things(
+        app, no_client(), records, paused=lambda thing: "stop" in thing.labels
     )
     ours = functions.finalizer_lifecycle
     assert ours is not None
@@ -620,7 +677,7 @@ def test_an_object_that_another_process_has_added_before_a_pause_ends_is_not_new
     ):
         metadata = {"name": "a", "uid": "u", "resourceVersion": version, **more}
         thing = Object.from_dict(THING, {"metadata": metadata, "spec": {"a": 1}})
-        functions.reconcile(ReconcileRequest(action=ResourceAction.UPDATE, object=thing))
+        look_at(functions, thing, times=1)
     assert not called
 
 
@@ -654,15 +711,8 @@ def test_a_sync_is_not_repeated_when_what_another_process_has_stored_cannot_be_r
     texts = [
         Handled(states={"change": HandledState.of(each, None)}).to_text(new) for each in (old, new)
     ]
-    functions = KindFunctions(
-        THING,
-        no_client(),
-        functions_of(app),
-        function_of=lambda declared: declared.function,
-        clock=ManualClock(),
-        finalizer=JoinedFinalizer(),
-        records=Records(THING, no_client(), Second(*texts), has_others=True),
-    )
+    records = Records(THING, no_client(), Second(*texts), has_others=True)
+    functions = functions_of_things(app, no_client(), records)
     request = ReconcileRequest(action=ResourceAction.CREATE, object=new)
     functions.reconcile(request)
     with pytest.raises(ConnectionError):

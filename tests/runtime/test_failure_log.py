@@ -193,9 +193,9 @@ def test_what_is_gone_fails_no_more_and_there_is_a_bound(rig: Rig) -> None:
     failing = rig.log.failing
     for called in (1, 2):
         failing.failed(called, "gone", "f", KeyError("a"))
-    failing.forget("gone")
+    failing.forget(about="gone")
     assert not failing.calls
-    failing.forget("gone")
+    failing.forget(about="gone")
     for number in range(10_001):
         failing.failed(1, number, "f", KeyError("a"))
     assert len(failing.calls) == 10_000

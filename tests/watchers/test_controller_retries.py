@@ -280,6 +280,20 @@ def test_the_dequeue_policy_is_asked_once_for_each_retry_before_the_watcher_is_c
     ]
 
 
+def test_a_watcher_that_the_dequeue_policy_removes_is_not_called(make_rig, widget):
+    def policy(*_):
+        rig.controller.remove_watcher(removed, WIDGET)
+        return True
+
+    rig = make_rig(retry_dequeue_policy=policy)
+    removed = rig.watcher("a", FAIL[0])
+    rig.watcher("b")
+    rig.informer.add(widget("x", 1))
+    rig.work()
+    rig.informer.update(widget("x", 1), widget("x", 2))
+    assert rig.work() == ["b UPDATE 1->2 of x"]
+
+
 def test_the_dequeue_policy_sees_the_last_error_of_a_retry(make_rig, widget):
     seen = []
     rig = make_rig(retry_dequeue_policy=lambda *arguments: seen.append(arguments[4]))

@@ -13,7 +13,7 @@ from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.resource import Object
 from appsdk_operator.testing import Simulation, World
 from appsdk_operator.watchers import never_retry
-from tests.watchers.conftest import Rig
+from tests.watchers.conftest import WIDGET, Rig
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 
@@ -96,6 +96,29 @@ def test_what_is_gone_or_followed_no_more_does_not_count_as_failing(
     rig.informer.add(widget("c"))
     assert rig.work() == ["w CREATE 1 of c"]
     assert len(caplog.messages) == 1, "of one object that fails there is no summary"
+
+
+@pytest.mark.parametrize("is_added_twice", [False, True])
+def test_what_is_removed_does_not_count_as_failing(
+    make_rig: Callable[..., Rig],
+    widget: Callable[..., Object],
+    caplog: pytest.LogCaptureFixture,
+    is_added_twice: bool,
+) -> None:
+    rig = make_rig(retry_policy=never_retry, error_handler=None)
+    removed = rig.watcher("w", *[ConnectionError("away")] * 4)
+    if is_added_twice:
+        rig.controller.add_watcher(removed, WIDGET)
+    rig.informer.add(widget("a"), widget("b"))
+    rig.work()
+    rig.controller.remove_watcher(removed, WIDGET)
+    caplog.clear()
+    rig.clock.advance(3600.0)
+    rig.watcher("x", ConnectionError("away"))
+    rig.informer.add(widget("c"))
+    rig.work()
+    summaries = [text for text in caplog.messages if "objects fail" in text]
+    assert len(summaries) == is_added_twice
 
 
 def test_a_function_of_an_app_is_named(lines: Callable[[], list[str]]) -> None:

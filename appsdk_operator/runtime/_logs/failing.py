@@ -98,8 +98,14 @@ class FailingCalls:
                 extra={"callback": one.function, "failures": one.failures},
             )
 
-    def forget(self, about: Hashable) -> None:
-        """The object is gone."""
+    def forget(self, *, called: Hashable = None, about: Hashable = None) -> None:
+        """What was called is called no more, or the object is gone.
+
+        Args:
+            called: as for :meth:`failed`; None: whatever was called.
+            about: the same; None: whichever object.
+        """
         with self._lock:
-            for key in [key for key in self.calls if key[1] == about]:
-                del self.calls[key]
+            for key in list(self.calls):
+                if called in (None, key[0]) and about in (None, key[1]):
+                    del self.calls[key]

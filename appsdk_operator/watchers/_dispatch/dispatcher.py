@@ -185,10 +185,12 @@ class Dispatcher:
     ) -> None:
         """Remove ``handler`` (its first registration), or with None all of ``kind``, with their
         pending calls."""
+        removed = []
         with self._showing, self._lock:
             for target in self._registered.items(kind):
                 if target.role is role and (handler is None or target.handler is handler):
                     target.is_removed = True
+                    removed.append(target.handler)
                     if target.not_shown:  # its first calls stay in line, without their objects
                         target.not_shown = dict.fromkeys(target.not_shown)
                     if handler is not None:
@@ -198,6 +200,12 @@ class Dispatcher:
                 if calls.target.is_removed:
                     calls.forget()
             self._drop_empty(list(self._pending))
+            removed = [each for each in removed if not self._is_registered(each)]
+        for each in removed:
+            self._failures.forget_watcher(each)
+
+    def _is_registered(self, handler: ResourceWatcher | ResourceReconciler) -> bool:
+        return any(target.handler is handler for target in self.registered())
 
     def registered(self) -> list[RegisteredTarget]:
         """The watchers and reconcilers, by kind in call order."""
@@ -392,7 +400,8 @@ class Dispatcher:
                 calls.supersede(retry, event, is_dropped=is_dropped)
         for call in reaction.repeats:
             self._start(calls, call)
-        if reaction.request is not None:
+        # The dequeue policy may have removed it.
+        if reaction.request is not None and not calls.target.is_removed:
             self._call(source, calls.target, reaction.request)
 
     def _is_dropped(self, retry: PendingCall, event: Event) -> bool:

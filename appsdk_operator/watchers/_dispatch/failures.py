@@ -195,7 +195,12 @@ class Failures:
     def forget(self, obj: Object) -> None:
         """Nothing is called any more for an object that is gone, or no longer followed."""
         if self.log.failing.calls:
-            self.log.failing.forget(_identity(obj))
+            self.log.failing.forget(about=_identity(obj))
+
+    def forget_watcher(self, watcher: object) -> None:
+        """The watcher or reconciler is called no more."""
+        if self.log.failing.calls:
+            self.log.failing.forget(called=called_of(watcher))
 
     def _is_final(self, error: Exception) -> bool:
         """Whether no resync repeats a call that is given up.
