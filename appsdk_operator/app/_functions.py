@@ -1409,9 +1409,7 @@ class KindFunctions:
             and recording is not None
             and is_there
             and state.has_news
-            and (
-                self._is_to_write(known, state.record()) or self._owes_mark(known, state.present)
-            )
+            and (self._is_to_write(known, state.record()) or self._owes_mark(known, state.present))
         ):
             # What one has done, or has to clean up, is recorded although another one has failed.
             found.append(Waiting(self._name((state.unsaved() or [0])[0]), None, 0, now))

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from appsdk_operator.runtime._logs.texts import is_interrupt, safe_text
@@ -177,7 +177,7 @@ def failed_function(error: BaseException) -> str:
         return ""
     trace = user_traceback(error)
     assert trace is not None
-    return trace.tb_frame.f_code.co_qualname.replace("<locals>.", "")
+    return code_name(trace.tb_frame.f_code)
 
 
 def callback_name(function: Any) -> str:
@@ -215,7 +215,7 @@ def present_place(thread: int | None) -> str:
     frame = current_frames().get(thread) if thread is not None else None
     while frame is not None:
         if _is_users(frame.f_code.co_filename, after_kit=True):
-            return _place(frame)
+            return _place_of_frame(frame)
         frame = frame.f_back
     return ""
 
@@ -226,7 +226,7 @@ def awaiting_place(coroutine: Any) -> str:
     while awaited is not None:
         frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None and _is_users(frame.f_code.co_filename, after_kit=True):
-            place = _place(frame)
+            place = _place_of_frame(frame)
         awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
     return place
 
@@ -235,9 +235,25 @@ def _first(awaitable: Any, *names: str) -> Any:
     return next((found for name in names if (found := getattr(awaitable, name, None))), None)
 
 
-def _place(frame: FrameType) -> str:
-    name = frame.f_code.co_qualname.replace("<locals>.", "")
-    return f"{name} ({frame.f_code.co_filename.rsplit(os.sep, 1)[-1]}:{frame.f_lineno})"
+def _place_of_frame(frame: FrameType) -> str:
+    code = frame.f_code
+    return place_text(code_name(code), code.co_filename, frame.f_lineno)
+
+
+def code_name(code: CodeType) -> str:
+    """The name of a function as its author knows it, by its code."""
+    return code.co_qualname.replace("<locals>.", "")
+
+
+def place_text(name: str, path: str, lines: object) -> str:
+    """Lines of a function for people, as ``function (file.py:12)``.
+
+    Args:
+        name: the function's.
+        path: of its file.
+        lines: the number of a line, or a text of several.
+    """
+    return f"{name} ({path.rpartition(os.sep)[2]}:{lines})"
 
 
 def error_text(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FrameType
 from typing import Any, Final, final
 
-from appsdk_operator.runtime import guarded_call
+from appsdk_operator.runtime import code_name, guarded_call, place_text
 from appsdk_operator.testing._broken_promise import is_of_kit
 from appsdk_operator.testing._world.journal import Entry, Lines
 
@@ -45,7 +45,7 @@ class Traced:
         if event == "line":
             line = code.co_filename, frame.f_lineno
             self._lines.pop(line, None)
-            self._lines[line] = _name(code)
+            self._lines[line] = code_name(code)
         return self._trace
 
 
@@ -54,7 +54,7 @@ def place_of(function: Any) -> str:
     code = guarded_call("__code__", _code_of, function, failed=lambda _: None)
     if not isinstance(code, CodeType) or not _is_users(code.co_filename):
         return ""
-    return f"{_name(code)} ({_file(code.co_filename)}:{code.co_firstlineno})"
+    return place_text(code_name(code), code.co_filename, code.co_firstlineno)
 
 
 def _code_of(function: Any) -> object:
@@ -84,8 +84,7 @@ def _places(call: Entry) -> list[str]:
     for (path, number), name in call.lines.items():
         by_function.setdefault((path, name), []).append(number)
     places = [
-        f"{name} ({_file(path)}:{_ranges(numbers)})"
-        for (path, name), numbers in by_function.items()
+        place_text(name, path, _ranges(numbers)) for (path, name), numbers in by_function.items()
     ]
     return places[-_MOST:]
 
@@ -99,14 +98,6 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-
-
-def _name(code: CodeType) -> str:
-    return code.co_qualname.replace("<locals>.", "")
-
-
-def _file(path: str) -> str:
-    return path.rpartition(os.sep)[2]
 
 
 @functools.cache
