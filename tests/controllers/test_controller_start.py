@@ -672,3 +672,31 @@ def test_by_hand_a_source_that_fails_keeps_no_other_from_its_start(bad: tuple[bo
     assert health.is_ready is not any(bad)
     assert health.text.count("failing source failed: no server") == sum(bad)
     rig.controller.close()
+
+
+def test_workers_start_when_there_is_work_for_them() -> None:
+    open_all, entered = threading.Event(), threading.Semaphore(0)
+    rig = Rig(max_concurrent_reconciles=4)
+    name = f"{rig.controller.name}/worker/"
+
+    def during(_: Any) -> None:
+        entered.release()
+        assert open_all.wait(PATIENCE)
+
+    def workers() -> set[str]:
+        return {each.name for each in threading.enumerate() if each.name.startswith(name)}
+
+    rig.script.during = during
+    rig.controller.watch(rig.tap)
+    rig.start()
+    eventually(lambda: workers() == {f"{name}0"})
+    for number in range(4):
+        rig.add(number)
+        assert entered.acquire(timeout=PATIENCE)
+        # One more than there is work for waits for the next request.
+        eventually(lambda: len(workers()) == min(number + 2, 4))  # noqa: B023 - now
+    rig.add(5)
+    open_all.set()
+    eventually(lambda: len(rig.script.calls) == 5)
+    assert workers() == {f"{name}{number}" for number in range(4)}
+    assert rig.stop() == []

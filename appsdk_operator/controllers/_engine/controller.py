@@ -496,14 +496,13 @@ class Controller(Generic[R]):
         def start(number: int) -> None:
             self._workers.start(f"worker/{number}", functools.partial(self._work, run, spares))
 
-        spares = SpareWorkers(self.name, lambda number: start(count + number - 1))
+        spares = SpareWorkers(self.name, start)
         self.activity.monitor.equip(
             workers=count, log=_log, remedy="max_concurrent_reconciles", replace=spares.replace
         )
-        spares.open()
+        spares.open(count - 1)
         self._own.on_set(spares.close)
-        for number in range(count):
-            start(number)
+        start(0)  # each starts the next one when all that there are have work
 
     def _work(self, run: ControllerRun[R], spares: SpareWorkers) -> None:
         queue, handle, has_stopped = run.queue, run.runner.handle, self._own.is_set
@@ -514,6 +513,8 @@ class Controller(Generic[R]):
                 handle = chain.handle
             item = queue.get()
             while item is not None:
+                if spares.missing and not queue.has_sleepers:
+                    spares.fill()
                 is_over = True
                 try:
                     if not has_stopped():

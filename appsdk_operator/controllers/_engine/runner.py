@@ -378,7 +378,7 @@ class ReconcileRunner(Generic[R]):
         error = sole_error(failure)
         if is_unfollowed(error, item.key, self._kind):
             self._log_unfollowed(context, error)
-            self._failure_log.failing.forget(item.key)  # it does not work again
+            self._failure_log.failing.forget(about=item.key)  # it does not work again
             self._succeeded(item, context, None, seconds, is_timeout)
             self.activity.end(slot, context, seconds)
             return None
