@@ -21,7 +21,8 @@ from appsdk_operator import (
     kinds,
 )
 from appsdk_operator.controllers import create_or_update
-from appsdk_operator.testing import BrokenPromise, Promise, Replica, check_operator
+from appsdk_operator.testing import BrokenPromise, Promise, Replica, World, check_operator
+from appsdk_operator.testing._world.histories import Step
 from tests.hypothesis_profiles import histories_of, scaled
 from tests.testing.broken import operators
 from tests.testing.broken.operators import (
@@ -482,6 +483,24 @@ def test_leader_election_of_what_runs_by_itself_is_refused() -> None:
         check_operator(operators.secret_of_its_name_by_reconcilers, WIDGET, seed=1, **LEADING)
 
 
-def test_what_is_no_step_of_a_history_is_refused() -> None:
-    with pytest.raises(ValueError, match="'dance a' is not a step"):
-        check_operator(operators.size_in_status, WIDGET, replay=["dance a"])
+@pytest.mark.parametrize("step", ["dance a", "race wait 1", "race", "race write lost"])
+def test_what_is_no_step_of_a_history_is_refused(step: str) -> None:
+    with pytest.raises(ValueError, match=f"'{step}' is not a step"):
+        check_operator(operators.size_in_status, WIDGET, replay=[step])
+
+
+def test_another_client_is_quicker_than_the_operators_write() -> None:
+    step = Step.parse('race spec a {"size": 2}')
+    assert Step.parse(str(step)) == step
+    sizes = []
+
+    def at_rest(world: World) -> None:
+        write = world.journal.of("write", "default/a")[0]
+        quicker = world.journal.of("step", "default/a")[-1]
+        assert quicker.text == 'changes a to {"size": 2}'
+        assert quicker.began < write.began
+        sizes.append(world.get("a").status["size"])
+
+    replay = [str(step), 'create a {"size": 1}', "wait 0"]
+    check_operator(operators.size_in_status, WIDGET, replay=replay, at_rest=at_rest)
+    assert sizes == [2]

@@ -65,9 +65,10 @@ class SimulatedCluster:
         """The clock on which everything waits."""
         self.journal: Journal = Journal()
         """What happened so far, in order."""
-        self.write_faults: list[str] = []
+        self.write_faults: list[str | Callable[[], object]] = []
         """Faults of the operator's next writes, one each: ``""`` for none, ``lost``, ``409`` or
-        another status, ``crash before``, ``crash after``."""
+        another status, ``crash before``, ``crash after``; or what another client does right before
+        it."""
         self.takes_write_faults: bool = True
         """Whether :attr:`write_faults` are applied."""
         self.is_traced: bool = False
@@ -406,6 +407,9 @@ class _RequestObserver:
             if cluster.write_faults and cluster.takes_write_faults
             else ""
         )
+        if callable(write_fault):
+            write_fault()
+            write_fault = ""
         if write_fault == "crash before":
             self._die()
         if write_fault == "lost":

@@ -63,13 +63,15 @@ class Step:
     * Faults: ``lag``, ``down`` and ``freeze`` (for seconds), ``cut``, ``compact``, ``crash``,
       ``restart``; ``write`` and ``read``, a fault of the operator's next write or read;
       ``function`` and ``timer``, a failure of the next call of a function of an App.
+    * A race: ``race``, followed by a step with an object, which another client does right before
+      the operator's next write.
     * The order of threads: ``seed``."""
     name: str = ""
     """The name of the object, or of the replica of a fault; empty: the first replica."""
     value: Any = None
 
     def __str__(self) -> str:
-        if self.what in _FAULTS:
+        if self.what in _FAULTS or self.what == "race":
             return f"{self.what} {self.value}"
         value = "" if self.value is None else json.dumps(self.value, ensure_ascii=False)
         return " ".join(part for part in (self.what, self.name, value) if part)
@@ -84,6 +86,8 @@ class Step:
         what, _, rest = text.partition(" ")
         if rest in _FAULTS.get(what, ()):
             return cls(what, "", rest)
+        if what == "race" and rest.partition(" ")[0] in _ON_OBJECTS:
+            return cls(what, "", cls.parse(rest))
         if what in _PLAIN and not rest:
             return cls(what)
         try:
@@ -127,6 +131,8 @@ def play(world: World, step: Step) -> None:
             world.restart(_replica(world, step))
         case "write":
             world.write_faults.append("" if step.value == "ok" else step.value)
+        case "race":
+            world.write_faults.append(lambda: _on_object(world, step.value))
         case "function" | "timer" | "read":
             world.failures[step.what].append("" if step.value == "ok" else step.value)
         case "change" | "remove":
@@ -291,6 +297,9 @@ def histories(
         )
         label = st.builds(Step, st.just("label"), name, st.integers(0, 9))
         change = st.one_of(spec, delete, recreate)
+        race = st.builds(
+            Step, st.just("race"), st.just(""), st.one_of(change, label, hold, release)
+        )
         single += [create, spec, delete, recreate, hold, release, label]
         if statuses is not None:
             single.append(st.builds(Step, st.just("status"), name, statuses))
@@ -298,12 +307,13 @@ def histories(
         themes["again"] += [st.tuples(create, soon, change, soon)]
         if not faults:
             continue
-        for what, fault in {**writes, **others}.items():
+        racing = {**writes, "conflict": st.one_of(writes["conflict"], race)}
+        for what, fault in {**racing, **others}.items():
             themes[what] += [
                 st.tuples(fault, create, soon),
                 st.tuples(create, wait, fault, change, soon),
             ]
-        for what, fault in writes.items():
+        for what, fault in racing.items():
             themes[what] += [st.tuples(ok, fault, create, soon)]
         for what, fault in on_made.items():
             themes[what] += [st.tuples(create, wait, fault, wait)]
