@@ -404,6 +404,26 @@ def test_an_answer_that_does_not_come_is_not_waited_for(serve, connect, begin):
         get(connect(server, max_retries=0, read_timeout=0.05))
 
 
+def test_idle_connections_that_went_silent_together_cost_one_time_out(serve, connect):
+    count = 6
+
+    def reply(sock, request):
+        if request.connection <= count:
+            return server.hang(sock, request)
+        sock.sendall(answer(widget()))
+        return True
+
+    server = serve(reply)
+    client = connect(server, read_timeout=0.2)
+    pool = client._transport._pool
+    for connection in [pool.take(lambda _: None) for _ in range(count)]:
+        pool.put(connection)
+    assert get(client).name == "a"
+    first, *later = (request.connection <= count for request in server.requests)
+    assert first
+    assert not any(later)
+
+
 def test_an_unwanted_redirect_is_not_followed(serve, connect):
     server = serve(answer(b"", 302, headers={"Location": "http://elsewhere/"}))
     with pytest.raises(c.ApiError, match="not followed"):

@@ -262,6 +262,10 @@ class Transport:
                 if handle.lost and not error.sent:
                     error.add_note(_EARLIER_ATTEMPT)
                 handle.lost = error.sent = handle.lost or error.sent
+                if isinstance(error, ReadTimeout):
+                    # What silenced this connection, such as a load balancer that moved, may have
+                    # silenced the idle ones, of which each would cost another time-out.
+                    self._pool.clear()
                 if signal.is_set():
                     raise RequestStopped(
                         f"{request}: stopped while it was under way", sent=error.sent
