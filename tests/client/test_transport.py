@@ -13,6 +13,7 @@ from hypothesis import given
 from appsdk_operator import client as c
 from appsdk_operator.client import ClientConfig, ConfigError, Impersonation, Request
 from appsdk_operator.client._auth.impersonation import impersonation_headers
+from appsdk_operator.client._transport.cancelling import requests_end_with
 from appsdk_operator.client._transport.connection import (
     Connection,
     Endpoint,
@@ -563,6 +564,23 @@ def test_a_stop_signal_ends_a_wait_for_the_next_try(serve, connect):
     thread.join(10)
     assert isinstance(errors[0], c.RequestStopped)
     assert isinstance(errors[0].__cause__, c.TooManyRequests)
+
+
+@pytest.mark.parametrize("first", [failure(503, headers={"Retry-After": "0"}), reset])
+def test_a_write_is_not_sent_again_after_a_stop_while_its_token_was_fetched(serve, connect, first):
+    server, stop = serve(first, answer(widget())), StopSignal()
+    calls = []
+
+    def token():
+        calls.append(1)
+        if len(calls) == 2:
+            stop.set()
+        return "abc"
+
+    client = connect(server, token_provider=token)
+    with requests_end_with(stop), pytest.raises(c.RequestStopped):
+        client.apply(MutableObject(WIDGET, widget()), field_manager="me")
+    assert len(server.requests) == 1
 
 
 def test_a_set_stop_signal_sends_nothing(serve, connect):

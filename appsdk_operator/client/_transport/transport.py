@@ -98,7 +98,6 @@ class _AbortHandle:
         """Use this connection for the request from now on."""
         with self._lock:
             self._connection = connection
-            self._has_written = False
             if self._aborted:
                 connection.abort()
 
@@ -106,6 +105,7 @@ class _AbortHandle:
         """Forget the connection; call it before another request can get the connection."""
         with self._lock:
             self._connection = None
+            self._has_written = False
 
     def note_write(self) -> None:
         """Note that the attached connection carries bytes of a write from now on."""
@@ -326,6 +326,7 @@ class Transport:
                     handle.note_write()
                 response = connection.exchange(head, request.body, method=request.method)
             except TransportError as error:
+                handle.release()
                 connection.close()
                 # The server may close an idle connection just when it is reused. That is not a
                 # sign of trouble, so it costs neither a retry nor a wait.
