@@ -167,7 +167,7 @@ from appsdk_operator.client._wrappers.call import (
     Forward as Forward,
     ResultT as ResultT,
 )
-from appsdk_operator.client._wrappers.live import (
+from appsdk_operator.client._api.live import (
     Getter as Getter,
     live_reader as live_reader,
 )

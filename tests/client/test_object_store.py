@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 import pytest
 
+from appsdk_operator.cache import Cache, CachedClient
 from appsdk_operator.client import (
     AlreadyExists,
     Client,
@@ -19,8 +20,14 @@ from appsdk_operator.client import (
     ObjectStore,
     SpecStore,
 )
-from appsdk_operator.resource import Kind, MutableObject, ObjectKey, custom_resource_definition
-from appsdk_operator.testing import APIServer
+from appsdk_operator.resource import (
+    Kind,
+    MutableObject,
+    Object,
+    ObjectKey,
+    custom_resource_definition,
+)
+from appsdk_operator.testing import APIServer, running
 
 
 @attrs.frozen
@@ -152,6 +159,35 @@ def test_a_status_is_written_through_its_subresource(client: Client) -> None:
     client.create(gear())
     assert statuses.get(KEY) is None
     assert statuses.update(KEY, WidgetStatus(ready=True)) == WidgetStatus(ready=True)
+
+
+def test_fields_that_a_cache_does_not_keep_stay_on_the_server(client: Client) -> None:
+    client.create(gear(1, annotations={"a": "b"}))
+
+    def without_annotations(obj: Object) -> MutableObject:
+        draft = obj.mutable_copy()
+        draft.metadata.pop("annotations", None)
+        return draft
+
+    cache = Cache(client, transform=without_annotations)
+    cache.add(WIDGET)
+    with running(cache):
+        specs = SpecStore(CachedClient(client, cache), WIDGET)
+        assert specs.update(KEY, WidgetSpec(size=2)) == WidgetSpec(size=2)
+    assert client.get(WIDGET, KEY.name, namespace=KEY.namespace).annotations == {"a": "b"}
+
+
+def test_a_write_through_a_cache_that_is_behind_meets_no_conflict(client: Client) -> None:
+    behind = client.create(gear(1))
+
+    def get(inner: Any, kind: Any, name: str, *, namespace: str = "") -> Any:
+        return behind
+
+    cached = InterceptedClient(client, Hooks(get=get))
+    cached.live = client  # type: ignore[attr-defined]
+    for size in (2, 3):
+        assert SpecStore(cached, WIDGET).update(KEY, WidgetSpec(size=size)).size == size
+        assert ObjectStore(cached, WIDGET).upsert(gear(size)).spec.size == size
 
 
 def test_only_spec_and_status_are_parts(client: Client) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, final, overload
 
 from appsdk_operator._generics import SpecT, StatusT, subscript
+from appsdk_operator.client._api.live import live_reader
 from appsdk_operator.client._errors import AlreadyExists, Conflict, NotFound
 from appsdk_operator.resource import AnyObject, Kind, MutableObject, Object, ObjectKey, check_kind
 from appsdk_operator.runtime.validation import check_client
@@ -71,6 +72,8 @@ class ObjectStore(Generic[SpecT, StatusT]):
         check_client(client, "get", "list", "create", "update", "delete")
         check_kind(kind)
         self._client = client
+        # For writes: a cache may be behind, and its transform may have dropped fields.
+        self._live = live_reader(client)
         self.kind = kind
 
     def get(self, key: ObjectKey) -> Object[SpecT, StatusT]:
@@ -109,7 +112,7 @@ class ObjectStore(Generic[SpecT, StatusT]):
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
             try:
-                present = self.get(draft.key)
+                present = self._live.get(self.kind, draft.name, namespace=draft.namespace)
             except NotFound:
                 metadata.pop("resourceVersion", None)
                 metadata.pop("uid", None)
@@ -177,6 +180,7 @@ class SpecStore(Generic[_ValueT]):
             raise ValueError(f"part={part!r}: use 'spec' or 'status'")
         self._objects = ObjectStore(client, kind)
         self._client = client
+        self._live = live_reader(client)  # as there
         self._part = part
         self.kind = kind
 
@@ -212,7 +216,8 @@ class SpecStore(Generic[_ValueT]):
         """
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
-            draft = self._objects.get(key).mutable_copy()
+            present = self._live.get(self.kind, key.name, namespace=key.namespace)
+            draft = present.mutable_copy()
             setattr(draft, self._part, value)
             try:
                 is_status = self._part == "status"

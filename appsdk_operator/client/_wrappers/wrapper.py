@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.client._api.client_like import ClientLike
+from appsdk_operator.client._api.live import Getter, live_reader
 from appsdk_operator.client._api.options import (
     ApplyOptions,
     DeleteCollectionOptions,
@@ -24,7 +25,6 @@ from appsdk_operator.client._api.options import (
 from appsdk_operator.client._api.protocols import Change, SubresourceLike
 from appsdk_operator.client._transport.watch import WatchStream
 from appsdk_operator.client._wrappers.call import Call, Forward, ResultT
-from appsdk_operator.client._wrappers.live import Getter, live_reader
 from appsdk_operator.resource import AnyObject, Kind, ListPage, Object, Patch
 
 if TYPE_CHECKING:
