@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import logging
@@ -521,6 +522,30 @@ def test_requests_beyond_the_burst_wait_for_their_turn(serve, connect):
     assert len(server.requests) == 1
     clock.advance(0.5)
     thread.join(10)
+    assert len(server.requests) == 2
+
+
+def test_requests_that_are_stopped_before_their_turn_take_nobody_elses(serve, connect):
+    clock = ManualClock()
+    server = serve(page())
+    client = connect(server, clock=clock, qps=1.0, burst=1)
+
+    def ask(stop):
+        with contextlib.suppress(c.RequestStopped):
+            client.list_page(WIDGET, stop=stop)
+
+    ask(None)
+    for number in range(10):
+        stop = StopSignal(clock=clock)
+        thread = threading.Thread(target=ask, args=(stop,))
+        thread.start()
+        clock.block_until_waiting(1)
+        if number < 9:
+            stop.set()
+        else:
+            clock.advance(1.0)
+        thread.join(10)
+        assert not thread.is_alive()
     assert len(server.requests) == 2
 
 

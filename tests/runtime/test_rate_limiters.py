@@ -85,6 +85,16 @@ def test_a_bucket_lets_a_burst_through_and_then_its_rate() -> None:
     assert [bucket.when(n) for n in range(4)] == [0.0, 0.0, 0.0, 0.5]
 
 
+def test_a_bucket_takes_tokens_back_up_to_its_burst() -> None:
+    bucket = TokenBucket(rate=2.0, burst=1, clock=ManualClock())
+    assert [bucket.reserve() for _ in range(3)] == [0.0, 0.5, 1.0]
+    bucket.cancel()
+    assert bucket.reserve() == 1.0
+    for _ in range(9):
+        bucket.cancel()
+    assert [bucket.reserve() for _ in range(2)] == [0.0, 0.5]
+
+
 def test_a_bucket_knows_no_items() -> None:
     bucket = TokenBucket(burst=1, clock=ManualClock())
     bucket.when("a")

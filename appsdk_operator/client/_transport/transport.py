@@ -242,8 +242,8 @@ class Transport:
         while True:
             wait = self._bucket.reserve() if self._bucket else 0.0
             self._metrics.limited(request, wait)
-            if wait:
-                signal.wait(wait)
+            if wait and signal.wait(wait) and self._bucket:
+                self._bucket.cancel()
             self._credentials.prepare(signal)
             if signal.is_set():
                 raise RequestStopped(f"{request}: stopped before it was sent", sent=handle.lost)

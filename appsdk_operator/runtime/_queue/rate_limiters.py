@@ -133,6 +133,11 @@ class TokenBucket:
             self._tokens -= 1.0
             return max(0.0, -self._tokens / self._rate)
 
+    def cancel(self) -> None:
+        """Give back a token that was reserved and will not be used."""
+        with self._lock:
+            self._tokens += 1.0
+
     def when(self, item: Hashable) -> float:  # noqa: ARG002 - items share the bucket
         """The same as :meth:`reserve`."""
         return self.reserve()
