@@ -5,6 +5,7 @@ import errno
 import gzip
 import logging
 import socket
+import sys
 import threading
 
 import hypothesis.strategies as st
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from appsdk_operator import client as c
-from appsdk_operator.client import ClientConfig, ConfigError, Impersonation, Request
+from appsdk_operator.client import Client, ClientConfig, ConfigError, Impersonation, Request
 from appsdk_operator.client._auth.impersonation import impersonation_headers
 from appsdk_operator.client._transport.cancelling import requests_end_with
 from appsdk_operator.client._transport.connection import (
@@ -23,7 +24,7 @@ from appsdk_operator.client._transport.connection import (
 )
 from appsdk_operator.client._transport.transport import _AbortHandle
 from appsdk_operator.resource import MutableObject
-from appsdk_operator.runtime import ManualClock, StopSignal
+from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from tests.client.conftest import CHUNKED, WIDGET, answer, chunk, failure, page, widget
 
 
@@ -568,6 +569,48 @@ def test_closing_wakes_whoever_waits_for_an_answer(serve, connect):
     thread.join(10)
     assert isinstance(errors[0], c.RequestStopped)
     assert errors[0].sent
+
+
+def test_a_signal_handler_may_close_the_client_at_any_step_of_its_pool(serve):
+    server = serve(answer(widget()))
+
+    def get_interrupted(client, line):
+        """Get an object, and close the client in the same thread before the pool's given line."""
+        lines = 0
+
+        def trace(frame, kind, _):
+            nonlocal lines
+            if not frame.f_code.co_filename.endswith("pool.py"):
+                return None
+            if kind == "line":
+                lines += 1
+                if lines == line:
+                    client.close()
+            return trace
+
+        sys.settrace(trace)
+        try:
+            with contextlib.suppress(c.ClientError):
+                get(client)
+        finally:
+            sys.settrace(None)
+        ran.append(lines)
+
+    line = 0
+    while True:
+        line += 1
+        client = Client(ClientConfig(server=server.url), metrics=Metrics())
+        get(client)
+        ran = []
+        thread = threading.Thread(target=get_interrupted, args=(client, line), daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive(), f"a close in line {line} of the pool hangs"
+        if ran[0] < line:
+            break
+        assert not client._transport._pool._idle
+    client.close()
+    assert line > 10
 
 
 def test_a_stop_signal_ends_a_wait_for_the_next_try(serve, connect):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections.abc import Callable
 
 from appsdk_operator.client._transport.connection import Connection, Endpoint
-from appsdk_operator.runtime import Clock, after_fork, fork_safe
+from appsdk_operator.runtime import Clock, after_fork
 
 # client-go's numbers: load balancers drop idle connections after some minutes, and more than 25
 # idle ones are left over from a burst.
@@ -20,7 +20,8 @@ class Pool:
     def __init__(self, endpoint: Endpoint, clock: Clock) -> None:
         self._endpoint = endpoint
         self._clock = clock
-        self._lock = fork_safe(threading.Lock())
+        # Without a lock, which a signal handler that closes the client would wait for if it
+        # interrupted its holder: additions and removals are atomic.
         self._idle: list[Connection] = []
         self._closed = False
         after_fork(self._on_fork)
@@ -36,10 +37,10 @@ class Pool:
             ConnectFailed: a new one was needed and could not be opened.
         """
         while not fresh:
-            with self._lock:
-                if not self._idle:
-                    break
+            try:
                 connection = self._idle.pop()
+            except IndexError:
+                break
             try:
                 is_usable = self._usable(connection)
             except BaseException:  # such as a plugin for certificates that fails
@@ -54,18 +55,18 @@ class Pool:
     def put(self, connection: Connection) -> None:
         """Return a connection whose answer was read to its end."""
         connection.idle_since = self._clock.monotonic()
-        with self._lock:
-            if not self._closed and not connection.aborted and len(self._idle) < _MAX_IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
+        if connection.aborted or len(self._idle) >= _MAX_IDLE:
+            connection.close()
+            return
+        self._idle.append(connection)
+        if self._closed:  # checked last, as the pool may have been closed just before
+            self.clear()
 
     def clear(self) -> None:
         """Close the idle connections."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     def close(self) -> None:
         """Close the idle connections, and later ones when they are returned."""
