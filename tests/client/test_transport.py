@@ -15,6 +15,7 @@ from hypothesis import given
 from appsdk_operator import client as c
 from appsdk_operator.client import Client, ClientConfig, ConfigError, Impersonation, Request
 from appsdk_operator.client._auth.impersonation import impersonation_headers
+from appsdk_operator.client._transport import connection as connection_module
 from appsdk_operator.client._transport.cancelling import requests_end_with
 from appsdk_operator.client._transport.connection import (
     Connection,
@@ -295,6 +296,28 @@ def test_a_create_is_tried_again_when_nobody_was_listening(serve, connect, refus
 def test_a_name_that_does_not_resolve_is_named(connect):
     with pytest.raises(c.ConnectFailed, match=r"name of http://nowhere\.invalid.* be resolved"):
         get(connect("http://nowhere.invalid:80", max_retries=0))
+
+
+def test_the_addresses_of_a_name_share_the_time_to_connect(serve, connect, monkeypatch):
+    server = serve(answer(widget()))
+    resolve, connect_now, now, waits = socket.getaddrinfo, Connection.connect, [0.0], []
+
+    def time_out(connection, address):
+        waits.append(connection._socket.socket.gettimeout())
+        now[0] += waits[-1]
+        if len(waits) == 5:
+            connect_now(connection, address)
+            return
+        raise TimeoutError
+
+    monkeypatch.setattr(connection_module, "_now", lambda: now[0])
+    monkeypatch.setattr(
+        socket, "getaddrinfo", lambda *args, **options: resolve(*args, **options) * 5
+    )
+    monkeypatch.setattr(Connection, "connect", time_out)
+    client = connect(server, connect_timeout=10.0, max_retries=0)
+    assert get(client).name == "a"
+    assert waits == pytest.approx([2.0] * 5)
 
 
 def test_an_address_that_does_not_answer_is_given_up(connect):

@@ -49,6 +49,8 @@ _READ = 1 << 18
 _MAX_SINGLE_SEND = 65536
 # Less than the room of a socket that polls as writable.
 _SEND_SIZE = 16384
+# Seconds, for the last addresses of a process that was paused meanwhile.
+_LEAST_CONNECT = 0.1
 # Servers send few interim answers (100, 102, 103).
 _MAX_INTERIM = 16
 # Socket time-outs run on the machine's clock.
@@ -514,7 +516,10 @@ class Endpoint(msgspec.Struct, frozen=True):
                 "the resolver of this machine"
             ) from error
         last: OSError = OSError("the name has no address")
-        for family, kind, protocol, _, address in addresses:
+        deadline = _now() + self.connect_timeout
+        for untried, (family, kind, protocol, _, address) in zip(
+            range(len(addresses), 0, -1), addresses, strict=True
+        ):
             try:
                 sock = socket.socket(family, kind, protocol)
             except OSError as error:  # such as IPv6 where the machine has none
@@ -527,7 +532,8 @@ class Endpoint(msgspec.Struct, frozen=True):
                 request_timeout=self.request_timeout,
             )
             try:
-                connection.set_timeout(self.connect_timeout)
+                # As in Go, each has its share of the time that is left.
+                connection.set_timeout(max(_LEAST_CONNECT, deadline - _now()) / untried)
                 started(connection)
                 connection.connect(address)
             except OSError as error:
