@@ -319,6 +319,22 @@ def test_a_stop_while_the_watch_opens_is_told(serve, connect):
     assert isinstance(errors[0], c.RequestStopped)
 
 
+def test_a_watch_that_is_left_with_a_break_is_closed(serve, connect):
+    ended = threading.Event()
+
+    def note_end(sock):
+        if not sock.recv(1):
+            ended.set()
+        return False
+
+    server = serve(streaming(None, CHUNKED, chunk(event()), then=note_end))
+    client, stop = connect(server), StopSignal()
+    for found in client.watch(WIDGET, stop=stop).events():
+        assert found.object.name == "a"
+        break
+    assert ended.wait(10)
+
+
 def test_closing_unread_and_twice_is_harmless(serve, connect):
     server = serve(answer(b""))
     server.replies = [streaming(server, CHUNKED, chunk(event()))]

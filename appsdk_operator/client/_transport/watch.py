@@ -28,7 +28,7 @@ from appsdk_operator.resource import (
     WatchEventType,
     decode_watch_event,
 )
-from appsdk_operator.runtime import StopSignal, system_clock
+from appsdk_operator.runtime import StopSignal, system_clock, weak_method
 from appsdk_operator.runtime.chunked import StreamFormatError
 from appsdk_operator.runtime.validation import check_number
 
@@ -58,7 +58,8 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
     Each line is the JSON of one event, without its newline, for
     :func:`appsdk_operator.resource.decode_watch_event`; :meth:`events` decodes them for you. The
     iteration ends when the server ends the watch, as it does after its time-out, and when
-    :meth:`close` is called. One thread iterates; any thread may close. Use it in a ``with`` block.
+    :meth:`close` is called. One thread iterates; any thread may close. Use it in a ``with`` block:
+    without one it is open until nothing refers to it any more.
 
     Raises, while iterating:
         WatchSilent: no byte came for :attr:`silence_limit` seconds.
@@ -124,9 +125,20 @@ class WatchStream(Generic[SpecT_co, StatusT_co]):
 
     def close_when(self, stop: StopSignal) -> None:
         """Close the watch when ``stop`` is set."""
-        self._on_release.append(stop.on_set(self.close))
+        find = weak_method(self.close)
+
+        def close() -> None:
+            if (present := find()) is not None:
+                present()
+
+        self._on_release.append(stop.on_set(close))
         if self._released:
             self._run_on_release()
+
+    def __del__(self) -> None:
+        # As a loop that is left with `break` leaves it.
+        if not getattr(self, "_released", True):
+            self.close()
 
     def __enter__(self) -> Self:
         return self
