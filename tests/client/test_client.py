@@ -126,6 +126,14 @@ def test_a_list_whose_state_is_gone_is_an_error_unless_told_otherwise(serve, con
     assert server.requests[2].target.endswith("continue=later")
 
 
+def test_a_rest_that_is_gone_as_well_is_an_error(serve, connect):
+    rest = [failure(410, "Expired", metadata={"continue": f"later-{i}"}) for i in range(2)]
+    server = serve(page("a", token="t"), *rest, page("b"))
+    with pytest.raises(c.Expired):
+        list(connect(server).list(WIDGET, allow_inconsistent=True))
+    assert len(server.requests) == 3
+
+
 def test_a_first_page_that_is_gone_is_an_error_in_any_case(serve, connect):
     server = serve(failure(410, "Expired", metadata={"continue": "later"}))
     with pytest.raises(c.Expired):

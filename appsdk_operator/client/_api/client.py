@@ -241,16 +241,17 @@ class Client:
     def _pages(
         self, kind: Kind, options: ListPageOptions, *, allow_inconsistent: bool
     ) -> Iterator[Object]:
-        token = ""
+        token = inconsistent = ""
         progress = PaginationGuard(f"the list of {kind.qualified_name}")
         undecodable: Sequence[Undecodable] = ()
         while True:
             try:
                 page = self.list_page(kind, **options)
             except Expired as error:
-                if not (allow_inconsistent and token and error.continue_token):
+                # The token for the rest does not expire: a list whose does would never end.
+                if not (allow_inconsistent and token != inconsistent and error.continue_token):
                     raise
-                token = error.continue_token
+                token = inconsistent = error.continue_token
             else:
                 progress.check(page)
                 yield from page.items
