@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -163,3 +164,29 @@ def test_what_is_async_in_disguise_is_refused_and_leaves_nothing_behind(
     assert eventually(lambda: shares(first) == [6])
     with pytest.raises(TypeError, match="make it one"):
         first.shards.reconciler(Disguised()).reconcile(KEYS[0])
+
+
+@pytest.mark.parametrize("by_reconciler", [False, True])
+def test_work_that_ends_in_another_context_does_not_keep_its_shard(by_reconciler: bool) -> None:
+    # As an asynchronous generator does that is not read to its end: the event loop closes it.
+    election = LeaderElection(id="work", namespace="default", identity="me")
+    shards = Shards(None, election, 1, metrics=Metrics())  # type: ignore[arg-type]
+    claim = ShardClaim(0, shards._elector("work-shard-0"), StopSignal())
+    shards._claims[0] = claim
+    shards._gained(claim)
+    claim.elector._state.held_until = float("inf")
+
+    async def reconcile(_: object = None) -> None:
+        await asyncio.sleep(0)
+
+    async def act() -> None:
+        with shards.acting_for(KEYS[0]):
+            await reconcile()
+
+    begun: Any = shards.reconciler(reconcile).reconcile(KEYS[0]) if by_reconciler else act()
+    contextvars.copy_context().run(begun.send, None)
+    shards._hand_over(claim)
+    assert not claim.stop.is_set()
+    with pytest.raises(ValueError, match="different Context"):
+        begun.close()
+    assert claim.stop.is_set()

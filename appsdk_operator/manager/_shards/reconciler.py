@@ -97,8 +97,8 @@ class ShardedReconciler(Generic[R]):
             result: Outcome = outcome
             return result
         finally:
-            current_claim.reset(token)
             self._shards.leave(claim)
+            current_claim.reset(token)
 
     def _key(self, request: R) -> ObjectKey:
         key: object = self._key_of(request)
@@ -118,8 +118,8 @@ class ShardedReconciler(Generic[R]):
             outcome: Outcome = await self._function(request)
             return outcome
         finally:
-            current_claim.reset(token)
             self._shards.leave(claim)
+            current_claim.reset(token)
 
 
 @final

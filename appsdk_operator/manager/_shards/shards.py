@@ -279,8 +279,9 @@ class Shards:
         try:
             yield claim is not None
         finally:
-            current_claim.reset(token)
+            # First: the reset raises in an asynchronous generator that ends in another context.
             self.leave(claim)
+            current_claim.reset(token)
 
     def term(self) -> int:
         """The fencing token of the current shard; see :attr:`Elector.term`.
