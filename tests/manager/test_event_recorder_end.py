@@ -8,6 +8,7 @@ import pytest
 
 from appsdk_operator.client import ConnectionLost
 from appsdk_operator.runtime import StopSignal
+from tests.forking import in_child
 from tests.manager.event_fakes import (
     PATIENCE,
     NoThreads,
@@ -130,3 +131,23 @@ def test_as_a_runnable_it_ends_with_the_stop(make, store):
     stop.set()
     thread.join(PATIENCE)
     assert len(store.events) == 1
+
+
+def test_a_forked_child_writes_its_own_events(make, store):
+    broadcaster = make()
+    gate = threading.Event()
+    store.fail = lambda verb: gate.wait(PATIENCE)
+    record(broadcaster.recorder("widgets"))
+    store.wait(lambda s: s.writes)
+
+    def work() -> object:
+        store.fail = lambda verb: None
+        record(broadcaster.recorder("widgets"), reason="InTheChild")
+        return broadcaster.close(), [event["reason"] for event in store.events.values()]
+
+    with broadcaster._condition:  # the writer's, at the moment of the fork
+        seen = in_child(work)
+    assert seen == str((True, ["InTheChild"]))
+    gate.set()
+    store.wait(lambda s: s.events)
+    assert store.only["reason"] == "Made"

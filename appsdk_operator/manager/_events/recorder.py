@@ -43,6 +43,7 @@ from appsdk_operator.runtime import (
     Sample,
     StopSignal,
     ThreadGroup,
+    after_fork,
     counted,
     get_logger,
     present_clock,
@@ -184,17 +185,22 @@ class EventBroadcaster:
         self._options = options or EventOptions()
         self._instance = check_instance(instance or platform.node() or "unknown")
         self._clock = clock = present_clock(clock)
-        self._condition = threading.Condition()
-        self._correlator: EventCorrelator[Occurrence] = EventCorrelator(self._options)
-        self._threads = ThreadGroup("events")
-        self._is_running = False
+        self._begin()
         self._is_closing = False
         self._is_closed = False
-        self._flushes = 0
         self._number = 0
         self._recorders: dict[str, EventRecorder] = {}
         self._warned: set[str] = set()
         self._end_metrics = present_metrics(metrics).add_source(self._samples)
+        # A forked child has no writer thread. The parent writes what is pending.
+        after_fork(self._begin)
+
+    def _begin(self) -> None:
+        self._condition = threading.Condition()
+        self._correlator: EventCorrelator[Occurrence] = EventCorrelator(self._options)
+        self._threads = ThreadGroup("events")
+        self._is_running = False
+        self._flushes = 0
 
     def recorder(self, name: str) -> EventRecorder:
         """The recorder for the controller ``name``, the same for all callers.
