@@ -13,9 +13,11 @@ import pytest
 
 from appsdk_operator.manager import RunnableGroup
 from appsdk_operator.manager._core.groups import Group
+from appsdk_operator.manager._core.lifecycle import Lifecycle
 from appsdk_operator.manager._core.runnable import Placement, RunnableFunction
 from appsdk_operator.manager._core.signals import longest_wait, wait_until_set
 from appsdk_operator.runtime import ManualClock, RealClock, StopSignal
+from tests.manager.lifecycle_parts import FakeElector, Journal
 
 PROGRAM = """
 import signal, sys, threading
@@ -169,3 +171,27 @@ def test_the_wait_for_the_end_of_a_group_is_sliced_too():
     assert clock.limits == [0.5, 0.5]
     go_on.set()
     group.join(10)
+
+
+def test_the_wait_for_a_group_to_be_ready_is_sliced_too():
+    halt = StopSignal()
+    clock, go_on = RecordingClock(halt), threading.Event()
+    group = Group("caches", on_failure=lambda *_: None, clock=clock)
+    runnable = RunnableFunction(lambda stop: None)
+    placement = Placement(
+        group=RunnableGroup.CACHES,
+        run=runnable.run,
+        wait_until_ready=lambda stop, timeout: go_on.wait(10),
+    )
+    group.add(runnable, placement)
+    assert not group.start(halt)
+    assert clock.limits == [0.5, 0.5]
+    go_on.set()
+    group.join(10)
+
+
+def test_the_wait_of_a_standby_for_its_lead_is_sliced_too():
+    stop = StopSignal()
+    clock = RecordingClock(stop)
+    Lifecycle(elector=FakeElector(Journal()), clock=clock).run(stop)
+    assert clock.limits == [pytest.approx(0.5, abs=0.1)] * 2

@@ -356,6 +356,7 @@ class Group:
     def _wait_until_ready(self, halt: StopSignal) -> bool:
         began = self._clock.monotonic()
         report_at = began + _REPORT_AFTER
+        slice_ = longest_wait(self._clock)
         while True:
             with self._changed:
                 if halt.is_set() or self._state is _GroupState.STOPPED or self._stop.is_set():
@@ -365,7 +366,8 @@ class Group:
                     return True
                 now = self._clock.monotonic()
                 if now < report_at:
-                    self._clock.wait(self._changed, report_at - now)
+                    left = report_at - now
+                    self._clock.wait(self._changed, left if slice_ is None else min(left, slice_))
                     continue
             names = ", ".join(_unready(member) for member in waiting)
             report_at = now + _REPORT_EVERY

@@ -222,7 +222,7 @@ class Lifecycle:
                 )
 
         self._threads.start("elector", run)
-        leading.wait()
+        wait_until_set(leading, self._clock)
         detach()
         return not self._halt.is_set()
 
