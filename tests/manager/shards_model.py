@@ -221,7 +221,7 @@ class ShardsWorld(Network):
                 return
             waiting.clear()
             replica.listed = leases if is_good else None
-            replica.shards._sync()
+            replica.shards._sync(replica.member_stop)
             replica.look_turn += 1
             this, wait = replica.look_turn, 0.8 + 0.4 * self.rng.random()
             if replica.is_stopping:

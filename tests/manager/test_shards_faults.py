@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.manager import LeaderElection, Shards
 from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease
 from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
-from appsdk_operator.testing import APIServer
+from appsdk_operator.testing import APIServer, FaultProxy
 from tests.manager.test_shards import Replica, shares
 from tests.waiting import eventually
 
@@ -190,3 +191,28 @@ def test_work_that_ends_in_another_context_does_not_keep_its_shard(by_reconciler
     with pytest.raises(ValueError, match="different Context"):
         begun.close()
     assert claim.stop.is_set()
+
+
+class ListsElsewhere:
+    """A client whose lists take another way to the server."""
+
+    def __init__(self, client: Client, other: Client) -> None:
+        self._client = client
+        self.list = other.list
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def test_a_list_that_hangs_does_not_keep_the_shards_at_a_stop(
+    replica: Callable[..., Replica], server: APIServer
+) -> None:
+    first = replica("first")
+    assert eventually(lambda: shares(first) == [6])
+    with FaultProxy(server.url) as proxy:
+        proxy.stall()
+        with Client(ClientConfig(server=proxy.url), metrics=Metrics()) as stalled:
+            first.shards._client = ListsElsewhere(first.client, stalled)  # type: ignore[assignment]
+            assert proxy.wait_for(lambda proxy: proxy.connections > 0)
+            first.end()
+    assert first.shards.held == frozenset()

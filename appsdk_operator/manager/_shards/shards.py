@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 import attrs
 
 from appsdk_operator.cache import Event, Health
-from appsdk_operator.client import ClientError, ClientLike, Forbidden
+from appsdk_operator.client import ClientError, ClientLike, Forbidden, requests_end_with
 from appsdk_operator.controllers import ReconcileFunction, Reconciler
 from appsdk_operator.manager._election.client import LEASE, observed_lease
 from appsdk_operator.manager._election.elector import Elector
@@ -344,7 +344,7 @@ class Shards:
         self._threads.start("member", functools.partial(self._be_member, member_stop))
         try:
             while not stop.is_set():
-                self._sync()
+                self._sync(stop)
                 stop.wait(self._election.retry_period * (0.8 + 0.4 * self._rng.random()))
         finally:
             try:
@@ -367,18 +367,20 @@ class Shards:
         yield Sample(_HELD, labels, len(self.held))
         yield Sample(_MEMBERS, labels, len(self._members))
 
-    def _sync(self) -> None:
+    def _sync(self, stop: StopSignal) -> None:
         """List all Leases, and acquire or release shards."""
         try:
-            leases = {
-                lease.name: observed_lease(lease)
-                for lease in self._client.list(
+            # The list alone: each request of the electors has to go on after the stop.
+            with requests_end_with(stop):
+                found = self._client.list(
                     LEASE,
                     namespace=self.namespace,
                     label_selector={SHARDS_LABEL: self._election.id},
                 )
-            }
+                leases = {lease.name: observed_lease(lease) for lease in found}
         except (ClientError, DecodeError) as error:
+            if stop.is_set():
+                return
             if str(error) != self._problem:
                 _log.warning("%r cannot list the Leases: %s", self, error)
             self._problem = str(error)
