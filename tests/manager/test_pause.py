@@ -176,6 +176,19 @@ def test_a_pause_of_somebody_else_is_replaced_only_when_asked_to(client: Client)
     assert resume(client) is None
 
 
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_who_has_no_name_in_a_container_can_ask_for_a_pause(
+    client: Client, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def nobody() -> str:
+        raise error("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    make_lease(client)
+    pause = pause_operator(client, "mapper", namespace="default", seconds=60.0, reason="test")
+    assert pause.by.startswith("uid-")
+
+
 def test_a_pause_that_is_over_stands_in_nobodys_way(client: Client) -> None:
     make_lease(client)
     past = Pause(dt.datetime(2020, 1, 1, tzinfo=dt.UTC), by="ann").annotations

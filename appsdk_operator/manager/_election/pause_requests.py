@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import getpass
 import math
+import os
 import socket
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
@@ -78,7 +79,7 @@ def pause_operator(
     check_text("name", name, empty=False)
     check_text("namespace", namespace, empty=False)
     check_text("reason", reason, empty=False)
-    by = f"{getpass.getuser()}@{socket.gethostname()}" if by is None else by
+    by = f"{_user()}@{socket.gethostname()}" if by is None else by
     check_text("by", by, empty=False)
     check_instance("replace", replace, bool, "True")
     if not 1 <= checked_seconds("seconds", seconds) <= _LONGEST:
@@ -151,6 +152,13 @@ def why_nobody_sees(client: LeasePatcher, name: str, *, namespace: str) -> str:
         "the next one will see the pause; if the operator runs without a leader election, it reads "
         "no Lease and goes on: give it leader_election=True, even with one replica"
     )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the user of a container often has no name
+        return f"uid-{os.getuid()}"
 
 
 def _lease(client: LeasePatcher, name: str, namespace: str) -> Object:
