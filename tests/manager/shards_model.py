@@ -246,7 +246,7 @@ class ShardsWorld(Network):
         def give_up() -> None:
             if not self.is_life(replica, life) or replica.has_left:
                 return
-            for claim in list(shards._claims.values()):
+            for claim in [claim for claim in shards._claims.values() if claim.running]:
                 claim.elector.keep_lease()
                 claim.stop.set()
             self.left(replica)

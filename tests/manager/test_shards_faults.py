@@ -12,6 +12,7 @@ import pytest
 
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.manager import LeaderElection, Shards
+from appsdk_operator.manager._election.client import LEASE
 from appsdk_operator.manager._election.lease_state import LeaseRecord, ObservedLease
 from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.resource import ObjectKey
@@ -216,3 +217,16 @@ def test_a_list_that_hangs_does_not_keep_the_shards_at_a_stop(
             assert proxy.wait_for(lambda proxy: proxy.connections > 0)
             first.end()
     assert first.shards.held == frozenset()
+
+
+def test_a_stop_without_time_for_reconciles_hands_over_idle_shards(
+    replica: Callable[..., Replica], server: APIServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = replica("first", stop_timeout=0.0)
+    assert eventually(lambda: shares(first) == [6])
+    [key] = first.keys()
+    with first.shards.acting_for(key):
+        first.end()
+    holders = [o["spec"]["holderIdentity"] for o in server.objects(LEASE)]
+    assert sorted(holders) == ["", "", "", "", "", "first"]
+    assert caplog.text.count("did not end within") == 1

@@ -526,7 +526,7 @@ class Shards:
         with self._changed:
             while self._claims and (left := deadline - self.clock.monotonic()) > 0:
                 self.clock.wait(self._changed, left)
-            stuck = list(self._claims.values())
+            stuck = [claim for claim in self._claims.values() if claim.running]
         for claim in stuck:
             _log.error(
                 "%r: reconciles of shard %d did not end within %g s. Another replica gets the "
