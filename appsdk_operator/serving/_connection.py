@@ -231,13 +231,13 @@ class ServerConnection:
         is_ending = stop.is_set() or self._server.is_closing or self.is_expired
         keep = head.is_kept_alive and not is_ending and response.stream is None
         self._server.enter(self, "writing", self._server.limits.write_timeout)
-        # Entering the phase ended the time limit: it has passed by now, or never will.
-        if self.is_late:
-            if self.late_thread is not None:
-                self.late_thread.join()
-            return False
         has_body = head.method != "HEAD"
         try:
+            # Entering the phase ended the time limit: it has passed by now, or never will.
+            if self.is_late:
+                if self.late_thread is not None:
+                    self.late_thread.join()
+                return False
             self._send(response, has_body=has_body, keep=keep, version=head.version)
             if response.stream is not None and has_body:
                 self._send_pieces(response.stream)

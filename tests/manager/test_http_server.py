@@ -570,7 +570,17 @@ def test_a_handler_that_does_not_end_is_named(eventually: Callable[..., None]) -
 def test_the_answer_of_a_late_handler_is_dropped(
     serve: Any, eventually: Callable[..., None]
 ) -> None:
-    begun, go, late, release = (threading.Event() for _ in range(4))
+    begun, go, late, release, closed = (threading.Event() for _ in range(5))
+
+    class Pieces:
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> bytes:
+            return b"mine"
+
+        def close(self) -> None:
+            closed.set()
 
     class Limits:
         def body_limit(self, path: str, /) -> int:
@@ -587,7 +597,7 @@ def test_the_answer_of_a_late_handler_is_dropped(
     def slow(request: HTTPRequest) -> HTTPResponse:
         begun.set()
         go.wait(20)
-        return HTTPResponse(body=b"mine")
+        return HTTPResponse(stream=Pieces())
 
     clock = ManualClock()
     server = HTTPServer("127.0.0.1:0", clock=clock)
@@ -606,6 +616,7 @@ def test_the_answer_of_a_late_handler_is_dropped(
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert answer.endswith(b"\r\n\r\nlate")
     assert answer.count(b"HTTP/1.1") == 1
+    assert closed.wait(20)
 
 
 # -- requests, as h11 reads them -------------------------------------------------------------------
