@@ -18,7 +18,7 @@ from appsdk_operator.manager._shards.reconciler import ShardClaim
 from appsdk_operator.resource import ObjectKey
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer, FaultProxy
-from tests.manager.test_shards import Replica, shares
+from tests.manager.test_shards import SHORT, Replica, shares
 from tests.waiting import eventually
 
 
@@ -230,3 +230,51 @@ def test_a_stop_without_time_for_reconciles_hands_over_idle_shards(
     holders = [o["spec"]["holderIdentity"] for o in server.objects(LEASE)]
     assert sorted(holders) == ["", "", "", "", "", "first"]
     assert caplog.text.count("did not end within") == 1
+
+
+class MemberHangs:
+    """A client whose requests for the Lease of a member get no answer while ``hangs``."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.hangs = False
+        self.answers = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def get(self, kind: Any, name: str, **options: Any) -> Any:
+        return self._ask("get", name, kind, name, **options)
+
+    def update(self, obj: Any) -> Any:
+        return self._ask("update", obj.name, obj)
+
+    def _ask(self, verb: str, lease: str, *args: Any, **options: Any) -> Any:
+        if self.hangs and "-member-" in lease:
+            self.answers.wait()
+        return getattr(self._client, verb)(*args, **options)
+
+
+def test_a_request_that_still_hangs_does_not_keep_a_member_from_coming_back(
+    replica: Callable[..., Replica], caplog: pytest.LogCaptureFixture
+) -> None:
+    clients: list[MemberHangs] = []
+
+    def before(shards: Shards) -> None:
+        clients.append(MemberHangs(shards._client))
+        shards._client = clients[0]  # type: ignore[assignment]
+
+    first = replica("first", lease=SHORT, before=before)
+    second = replica("second")
+    assert eventually(lambda: second.shards.members == {"first", "second"})
+    [client] = clients
+    client.hangs = True
+    try:
+        assert eventually(lambda: second.shards.members == {"second"})
+        client.hangs = False
+        assert eventually(lambda: second.shards.members == {"first", "second"})
+    finally:
+        client.hangs = False
+        client.answers.set()
+    assert "could not renew the Lease of this member" in caplog.text
+    first.end()

@@ -547,7 +547,8 @@ class Shards:
                 _log.warning("%r could not renew the Lease of this member: %s", self, error)
             finally:
                 elector.retire()
-                elector.join()
+                if stop.is_set():  # a late request would make the Lease again
+                    elector.join()
         self._delete(self._member)
 
     # -- reconciles ------------------------------------------------------------------------------
