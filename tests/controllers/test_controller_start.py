@@ -700,3 +700,31 @@ def test_workers_start_when_there_is_work_for_them() -> None:
     eventually(lambda: len(rig.script.calls) == 5)
     assert workers() == {f"{name}{number}" for number in range(4)}
     assert rig.stop() == []
+
+
+def test_a_worker_that_could_not_start_starts_with_a_later_look(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, gate = Rig(max_concurrent_reconciles=2), Gate()
+    # A long reconcile lasts until a short one runs beside it.
+    rig.script.during = lambda request: gate() if request == "long" else gate.open.set()
+    rig.controller.watch(rig.tap)
+    rig.start()
+    eventually(lambda: rig.tap.queue is not None)
+    start = threading.Thread.start
+
+    def fail_first(thread: threading.Thread) -> None:
+        if thread.name == f"{rig.controller.name}/worker/1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail_first)
+    rig.add("long")
+    assert gate.entered.wait(PATIENCE)
+    assert "cannot start a thread for another worker" in caplog.text
+    look = rig.controller.activity.monitor.look
+    look(0.0)  # there is no work for it
+    rig.add("short")
+    look(0.0)
+    eventually(lambda: rig.results() == {"success": 2})
+    assert rig.stop() == []
