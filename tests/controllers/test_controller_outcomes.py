@@ -715,6 +715,15 @@ def test_a_policy_is_not_asked_of_what_says_itself_when_it_is_called_again(make:
     assert policy.questions == []
 
 
+def test_with_a_policy_a_success_resets_the_delays_of_rate_limited_requests(make: Any) -> None:
+    rig = make(retry=never_retry)
+    rig.add("b")
+    rig.work()
+    for _ in range(20):
+        assert rig.tap.queue.add_rate_limited("a") < 0.01
+        assert rig.after(0.01) == ["a"]
+
+
 def test_a_failure_that_an_event_brought_early_is_no_attempt_for_a_policy(make: Any) -> None:
     policy = Asked(60.0, None)
     rig = make(*[ValueError("no")] * 3, retry=policy)

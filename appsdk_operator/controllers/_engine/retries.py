@@ -42,8 +42,10 @@ class RequestRetry(Protocol[R_contra]):
 class ByPolicy:
     """Retries of a :class:`RetryPolicy`, which knows no requests."""
 
-    def __init__(self, policy: RetryPolicy) -> None:
+    def __init__(self, policy: RetryPolicy, limiter: RateLimiter) -> None:
+        """``limiter`` only delays what handlers add with ``add_rate_limited``."""
         self._policy = policy
+        self._limiter = limiter
 
     def delay(self, request: Hashable, error: BaseException, attempt: int) -> float | None:
         """What the policy says; an error that is none of Python's Exceptions is in a group."""
@@ -52,7 +54,8 @@ class ByPolicy:
         return retry_delay("retry", self._policy(raised, attempt))
 
     def forget(self, request: Hashable) -> None:
-        """Nothing is stored."""
+        """Tell the limiter."""
+        self._limiter.forget(request)
 
 
 @final
@@ -139,5 +142,5 @@ def retry_of(
 ) -> CheckedRetry[Any]:
     """What decides on the retries of controller ``name``, by its options; it fails to ``log``."""
     if retry is not None:
-        return CheckedRetry(name, ByPolicy(retry), "retry policy", log)
+        return CheckedRetry(name, ByPolicy(retry, limiter), "retry policy", log)
     return CheckedRetry(name, ByRateLimiter(limiter, max_attempts), "rate limiter", log)
