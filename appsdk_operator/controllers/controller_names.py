@@ -6,10 +6,12 @@ import gc
 import threading
 import weakref
 
+from appsdk_operator.runtime import fork_safe
+
 __all__ = ["claim", "release"]
 
 # Re-entrant: a collection while it is held may run code that makes or ends a controller.
-_lock = threading.RLock()
+_lock = fork_safe(threading.RLock())
 # Weak: a controller that never ran, and so never ends, gives its name back when it is collected.
 _owners: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.controllers import Controller, ControllerOptions
+from appsdk_operator.controllers import Controller, ControllerOptions, controller_names
 from appsdk_operator.runtime import Metrics, StopSignal, TokenBucket
-from tests.controllers.controller_tools import Rig, Script, SyncingTap, Tap
+from tests.controllers.controller_tools import PATIENCE, Rig, Script, SyncingTap, Tap
+from tests.forking import in_child
 
 
 def nothing(_: Any) -> None:
@@ -190,3 +191,20 @@ def test_a_controller_without_metrics_publishes_with_all_others() -> None:
     controller.process_next()
     assert controller._metrics is default_metrics()
     controller.close()
+
+
+def test_a_child_makes_controllers_whoever_held_the_names() -> None:
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with controller_names._lock:
+            held.set()
+            done.wait(PATIENCE)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(PATIENCE)
+    made = in_child(lambda: Controller("a", lambda request: None).name, seconds=20)
+    done.set()
+    thread.join()
+    assert made == "a"

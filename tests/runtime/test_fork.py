@@ -8,14 +8,17 @@ import pytest
 
 from appsdk_operator.runtime import (
     ForkedError,
+    LimitedCall,
     Metrics,
     OneProcess,
     StopSignal,
     TokenBucket,
     after_fork,
     fork_safe,
+    system_clock,
 )
 from appsdk_operator.runtime import _fork as fork_module
+from appsdk_operator.runtime._threading import limited_calls
 from tests.forking import in_child
 
 
@@ -165,10 +168,11 @@ def test_what_is_made_in_the_child_is_its_own():
     assert in_child(lambda: OneProcess("a", "b").inherited) == "False"
 
 
-@pytest.mark.parametrize("what", ["stop", "metrics", "bucket"])
+@pytest.mark.parametrize("what", ["stop", "metrics", "bucket", "call"])
 def test_signals_metrics_and_limits_work_in_the_child_whoever_held_their_locks(what):
     stop, metrics, bucket = StopSignal(), Metrics(), TokenBucket()
-    locks = [stop._lock, stop._waiters._lock, metrics._lock, bucket._lock]
+    call = LimitedCall(0.0, None, stop, system_clock)
+    locks = [stop._lock, stop._waiters._lock, metrics._lock, bucket._lock, limited_calls._stop_lock]
     held, done = threading.Event(), threading.Event()
 
     def hold():
@@ -188,6 +192,9 @@ def test_signals_metrics_and_limits_work_in_the_child_whoever_held_their_locks(w
             case "metrics":
                 metrics.counter("forks_total", "Forks.").inc()
                 return metrics.value("forks_total")
+            case "call":
+                call.end()
+                return call.stop.is_set()
             case _:
                 return bucket.reserve()
 
@@ -197,4 +204,4 @@ def test_signals_metrics_and_limits_work_in_the_child_whoever_held_their_locks(w
     got = in_child(use)
     done.set()
     thread.join(10)
-    assert got == {"stop": "True", "metrics": "1.0", "bucket": "0.0"}[what]
+    assert got == {"stop": "True", "metrics": "1.0", "bucket": "0.0", "call": "True"}[what]

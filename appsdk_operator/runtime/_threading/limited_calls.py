@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 
 from appsdk_operator.runtime._clock import Clock
+from appsdk_operator.runtime._fork import fork_safe
 from appsdk_operator.runtime._logs.durations import duration_text
 from appsdk_operator.runtime._threading.stop import StopSignal
 
 # Guards stop signals, which most calls never create; one lock is cheaper than one for each.
-_stop_lock = threading.Lock()
+_stop_lock = fork_safe(threading.Lock())
 
 
 class TimeLimitExceeded(TimeoutError):  # noqa: N818 - it says what is so, as StillRunning
