@@ -37,6 +37,9 @@ class RequestQueue(Protocol[R_contra]):
             reason: the reason, for logs, debug pages and the reconcile context; default: the event.
                 Of an event, an object or an error the queue stores only a short description. Any
                 other value is stored as it is, and converted to text when read, so text is best.
+
+        Raises:
+            TypeError: the priority is not a whole number.
         """
         ...
 

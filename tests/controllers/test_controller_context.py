@@ -159,6 +159,20 @@ def test_the_queue_of_a_source_can_rate_limit_too(rig: Rig) -> None:
     assert rig.script.contexts[0].attempt == 0
 
 
+@pytest.mark.parametrize("priority", ["5", float("nan"), 2.5])
+def test_a_priority_that_is_no_whole_number_is_refused_and_blocks_no_request(
+    rig: Rig, priority: Any
+) -> None:
+    rig.begin()
+    with pytest.raises(TypeError, match=r"priority=.*: give a whole number"):
+        rig.add("a", priority=priority)
+    assert rig.tap.queue is not None
+    with pytest.raises(TypeError, match="give a whole number"):
+        rig.tap.queue.add_rate_limited("a", priority=priority)
+    rig.add("a")
+    assert rig.work() == ["a"]
+
+
 def test_the_debug_snapshot_shows_what_runs_and_what_waits_and_is_plain_json(rig: Rig) -> None:
     import json
 

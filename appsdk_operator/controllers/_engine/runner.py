@@ -52,6 +52,7 @@ from appsdk_operator.runtime import (
     settle,
     with_class,
 )
+from appsdk_operator.runtime.validation import check_count
 
 _log = get_logger("appsdk_operator.controllers")
 
@@ -74,12 +75,16 @@ class SourceQueue(Generic[R]):
         self, request: R, *, priority: int | None = None, after: float = 0.0, reason: Any = None
     ) -> None:
         """Add ``request``; see :meth:`RequestQueue.add`."""
+        if priority is not None:  # one that cannot be compared would block its request for ever
+            check_count("priority", priority)
         self._queue.add(request, priority=priority or 0, after=after, reason=compact_reason(reason))
 
     def add_rate_limited(
         self, request: R, *, priority: int | None = None, reason: Any = None
     ) -> float:
         """Add ``request`` after the rate limiter's delay, which is returned in seconds."""
+        if priority is not None:
+            check_count("priority", priority)
         return self._queue.add_rate_limited(
             request, priority=priority or 0, reason=compact_reason(reason)
         )
