@@ -395,21 +395,25 @@ def test_a_source_belongs_to_one_controller(make):
         source.start(running.queue, running.stop)
 
 
-def test_a_hanging_async_handler_is_cancelled_at_the_join(make):
+def test_a_hanging_async_handler_is_cancelled_at_the_stop(make):
     import asyncio
 
-    entered = threading.Event()
+    entered, ended = threading.Event(), threading.Event()
 
     class Forever:
         async def handle(self, event, queue):
             entered.set()
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
 
     running = make(page(thing("a")), Stream(then=None))
     source = running.source(Forever())
     running.run()
     assert entered.wait(PATIENCE)
     running.stop.set()
+    assert ended.wait(PATIENCE)
     assert source.join(0.1) == []
 
 

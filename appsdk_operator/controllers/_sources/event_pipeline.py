@@ -196,9 +196,13 @@ class EventPipeline(Generic[R]):
         self._detach = stop.on_set(self.stop)
 
     def stop(self) -> None:
-        """Drop waiting events, and end after the current one; may be called again."""
+        """Drop waiting events, cancel an async handler, and end after the current event.
+
+        May be called again.
+        """
         self.is_stopped = True
         self._delivery.stop()
+        self._loop.close(0.0)
 
     def end(self) -> None:
         """End after the last event was handled: nothing waits, so nothing is dropped."""
