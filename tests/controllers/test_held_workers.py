@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from appsdk_operator.controllers import Controller
@@ -46,6 +48,33 @@ def test_a_controller_without_a_source_says_so_after_a_second(
     eventually(lambda: "controller idle has no source and reconciles nothing" in caplog.text)
     stop.set()
     assert threads.join(PATIENCE) == []
+
+
+def test_a_worker_that_ends_while_the_start_of_another_one_fails_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig, gate = Rig(reconcile_timeout=10.0), Gate()
+    rig.script.during = lambda request: gate() if request == "a" else None
+    rig.tap.requests = ("a", "b")
+    rig.controller.watch(rig.tap)
+    rig.start()
+    assert gate.entered.wait(PATIENCE)
+    name = f"{rig.controller.name}/worker/0"
+    (only,) = (each for each in threading.enumerate() if each.name == name)
+
+    def no_thread(*_: object) -> None:
+        gate.open.set()
+        only.join(PATIENCE)
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        rig.clock.advance(10.0)
+    assert not only.is_alive()
+    assert "no worker takes over" in caplog.text
+    rig.controller.activity.monitor.look(rig.clock.monotonic())
+    eventually(lambda: rig.script.calls == ["a", "b"])
+    assert rig.stop() == []
 
 
 def test_a_reconcile_that_ignores_its_deadline_holds_up_its_own_request_only(

@@ -219,7 +219,10 @@ class SpareWorkers:
             self._let_go(thread)
         if not self._start_one():
             with self._lock:
-                self._replaced.discard(thread)
+                if thread in self._replaced:
+                    self._replaced.discard(thread)
+                else:  # it has ended meanwhile
+                    self.missing += 1
             return False
         return True
 
