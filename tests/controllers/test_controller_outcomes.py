@@ -704,6 +704,19 @@ def test_a_request_that_the_policy_gives_up_is_shown_until_an_event_repeats_it(m
     assert rig.controller.health().note == ""
 
 
+def test_of_very_many_requests_that_are_given_up_the_first_are_forgotten(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appsdk_operator.controllers._engine.runner._MOST_GIVEN_UP", 2)
+    rig = make(*[TerminalError("no such job")] * 4)
+    for request in "abcd":
+        rig.add(request)
+    rig.work()
+    gauge = "controller_requests_given_up"
+    assert rig.metrics.value(gauge, controller=rig.controller.name) == 2
+    assert "given up until the next event: c (TerminalError" in rig.controller.health().text
+
+
 def test_a_policy_is_not_asked_of_what_says_itself_when_it_is_called_again(make: Any) -> None:
     policy = Asked()
     rig = make(RetryAfter(30.0), TerminalError("no"), retry=policy)

@@ -60,6 +60,8 @@ R = TypeVar("R", bound=Hashable)
 
 _LONG = 0.5
 """Seconds from which on a log line says how long a reconcile took."""
+_MOST_GIVEN_UP = 10_000
+"""Requests that are known to be given up: those of a message bus may never come again."""
 
 
 @final
@@ -154,7 +156,10 @@ class ReconcileRunner(Generic[R]):
         return len(self.active())
 
     def given_up(self) -> dict[R, str]:
-        """The error of each request whose last reconcile failed, and that nothing retries."""
+        """The error of each request whose last reconcile failed, and that nothing retries.
+
+        At most 10,000; beyond that the one that was given up first is forgotten.
+        """
         for request in self._given_up.copy():
             if object_state(request, self._finders) is None:  # gone, which a predicate may hide
                 self._given_up.pop(request, None)
@@ -400,6 +405,8 @@ class ReconcileRunner(Generic[R]):
             self._failures.pop(item.key, None)
             self._retry.forget(item.key)
             self._given_up[item.key] = error_text(error)
+            if len(self._given_up) > _MOST_GIVEN_UP:
+                self._given_up.pop(next(iter(self._given_up.copy())), None)
         elif delay is not None:
             self.queue.add(
                 item.key,
