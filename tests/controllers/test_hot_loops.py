@@ -50,6 +50,13 @@ def test_a_request_without_a_text_is_warned_of_too(loops, caplog):
     assert "widgets <Key whose text failed: " in record.message
 
 
+def test_a_request_of_several_parts_may_have_others_than_texts(loops, caplog):
+    for _ in range(100):
+        loops.note(("", "a", 0, None), 0.0)
+    (record,) = warnings(caplog)
+    assert "widgets a/0/None was" in record.message
+
+
 def test_a_hundred_times_in_a_longer_time_is_not(loops, caplog):
     for number in range(1000):
         loops.note("a", number / 90)

@@ -59,7 +59,7 @@ class HotLoops:
             "Filter changes of the status with %s",
             self._controller,
             self._kind,
-            "/".join(filter(None, key)) if type(key) is tuple else safe_text(key),
+            "/".join(filter(None, map(safe_text, key if type(key) is tuple else (key,)))),
             HOT_CALLS,
             self._filter_hint,
             extra={"controller": self._controller, "kind": self._kind},
