@@ -12,6 +12,7 @@ import pytest
 
 from appsdk_operator.cache import Health
 from appsdk_operator.controllers import Controller, RequestQueue
+from appsdk_operator.controllers._sources import starts
 from appsdk_operator.runtime import StopSignal, system_clock
 from tests.controllers.controller_tools import PATIENCE, Gate, Rig, Script, SyncingTap, Tap
 from tests.waiting import eventually
@@ -728,3 +729,19 @@ def test_a_worker_that_could_not_start_starts_with_a_later_look(
     look(0.0)
     eventually(lambda: rig.results() == {"success": 2})
     assert rig.stop() == []
+
+
+def test_a_signal_handler_may_stop_the_controller_in_the_thread_that_waits_for_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(clock=system_clock)
+    rig.controller.watch(SyncingTap())
+    min_of = min
+
+    def interrupted(*arguments: Any, **named: Any) -> Any:
+        rig.stop_signal.set()
+        return min_of(*arguments, **named)
+
+    monkeypatch.setattr(starts, "min", interrupted, raising=False)
+    rig.start()
+    assert rig.join() == []

@@ -19,6 +19,7 @@ from appsdk_operator.runtime import (
     Clock,
     StopSignal,
     ThreadGroup,
+    Waiters,
     as_exception,
     get_logger,
     guarded_call,
@@ -87,6 +88,8 @@ class SourceStarts(Generic[R]):
         self._timeout = timeout
         self._stop = stop
         self._changed = threading.Condition(threading.Lock())
+        # Not the condition: a signal handler may stop the controller in the thread that waits.
+        self._settled = Waiters(clock)
         self._starts: list[SourceStart] = []
         self._is_closed = False
 
@@ -144,30 +147,32 @@ class SourceStarts(Generic[R]):
             Exception: what the first failed source raised.
             TimeoutError: one did not start or did not sync in time.
         """
-        forget = self._stop.on_set(self._notify)
-        try:
+        while not self._stop.is_set():
             with self._changed:
-                while True:
-                    if self._stop.is_set():
-                        return False
-                    starts = [start for start in self._starts if not start.is_late]
-                    for start in starts:
-                        if start.error is not None:
-                            raise start.error
-                    pending = [start for start in starts if start.state in _PENDING_STATES]
-                    if not pending:
-                        return True
-                    first = min(pending, key=lambda start: start.deadline)
-                    left = first.deadline - self._clock.monotonic()
-                    if left <= 0:
-                        break
-                    self._clock.wait(self._changed, left)
-        finally:
-            forget()
-        # Without the lock, because the source's health() is called.
-        error = self._too_late(first)
-        self._fail(first, error)
-        raise error
+                starts = [start for start in self._starts if not start.is_late]
+                for start in starts:
+                    if start.error is not None:
+                        raise start.error
+                pending = [start for start in starts if start.state in _PENDING_STATES]
+            if not pending:
+                return True
+            first = min(pending, key=lambda start: start.deadline)
+            left = first.deadline - self._clock.monotonic()
+            if left <= 0:
+                error = self._too_late(first)
+                self._fail(first, error)
+                raise error
+            has_news = functools.partial(self._has_news, pending, first.deadline)
+            self._settled.wait(has_news, self._stop, left)
+        return False
+
+    def _has_news(self, pending: list[SourceStart], deadline: float) -> bool:
+        """Whether one of those that were pending is not, another one has failed, or it is time."""
+        return (
+            any(start.state not in _PENDING_STATES for start in pending)
+            or any(start.error is not None for start in self._starts.copy() if not start.is_late)
+            or self._clock.monotonic() >= deadline
+        )
 
     def join(self, timeout: float) -> list[str]:
         """Wait for the sources' threads after the stop; returns the names of those that still run.
@@ -339,17 +344,13 @@ class SourceStarts(Generic[R]):
             start.state = state
             if state not in _PENDING_STATES:
                 start.source = start.error = None
-            self._changed.notify_all()
+        self._settled.wake()
 
     def _fail(self, start: SourceStart, error: Exception) -> None:
         with self._changed:
             start.error = start.error or error
             start.state = _StartState.FAILED
-            self._changed.notify_all()
-
-    def _notify(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        self._settled.wake()
 
 
 def _health(start: SourceStart) -> Health | None:
