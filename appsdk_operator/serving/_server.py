@@ -21,7 +21,7 @@ from appsdk_operator.runtime import (
     present_clock,
     present_metrics,
 )
-from appsdk_operator.runtime.validation import no_awaitable
+from appsdk_operator.runtime.validation import checked_seconds, no_awaitable
 from appsdk_operator.serving._addresses import (
     format_address,
     is_allowed_host,
@@ -124,8 +124,6 @@ class HTTPServer:
         metrics: Metrics | None = None,
     ) -> None:
         """See the class."""
-        if not shutdown_timeout >= 0:
-            raise ValueError(f"shutdown_timeout={shutdown_timeout}: use at least 0 seconds")
         if not shutdown_delay >= 0:
             raise ValueError(f"shutdown_delay={shutdown_delay}: use at least 0 seconds")
         tls = _checked_tls(tls, certificates)
@@ -135,7 +133,7 @@ class HTTPServer:
         self.only_serve_when_leader: Final = only_serve_when_leader
         self._limits = limits or HTTPLimits()
         self._clock = clock = present_clock(clock)
-        self._shutdown_timeout = shutdown_timeout
+        self._shutdown_timeout = checked_seconds("shutdown_timeout", shutdown_timeout)
         self._shutdown_delay = shutdown_delay
         self._is_closing = False
         self._listener = listen(address, f"{name} server")

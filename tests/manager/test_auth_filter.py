@@ -223,6 +223,25 @@ def test_a_permission_in_use_is_refreshed_before_its_ttl_is_over(reviewer: Revie
     auth.close()
 
 
+def test_cached_results_stay_in_use_where_no_thread_can_be_started(
+    reviewer: Reviewer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    clock = ManualClock()
+    auth = make(reviewer, clock=clock)
+    assert auth.check(request()) is None
+    clock.advance(45)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert auth.check(request()) is None
+    assert auth.check(request()) is None
+    settled(auth)
+    assert reviewer.count() == (2, 1)
+    auth.close()
+
+
 def test_cached_results_stay_in_use_while_the_api_server_fails(reviewer: Reviewer) -> None:
     clock = ManualClock()
     auth = make(reviewer, clock=clock)

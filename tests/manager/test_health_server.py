@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,10 @@ from appsdk_operator.manager import (
     HealthServer,
     HealthServerOptions,
     HTTPRequest,
+    MetricsServerOptions,
+    ProfileServerOptions,
 )
+from appsdk_operator.manager._servers.endpoint_server import EndpointOptions
 from appsdk_operator.manager._timed_run import TimedRun
 from appsdk_operator.runtime import ManualClock, StopSignal
 
@@ -421,6 +425,15 @@ def test_the_grace_at_a_stop_is_for_all_checks_together(
     eventually(lambda: threading.active_count() <= before)
     assert graces[0] <= 0.3
     assert graces[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    "options", [HealthServerOptions, MetricsServerOptions, ProfileServerOptions]
+)
+def test_the_time_of_a_stop_ends(options: type[EndpointOptions]) -> None:
+    for seconds in (-1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match=f"shutdown_timeout={seconds}: use 0 or more"):
+            options(address="127.0.0.1:0", shutdown_timeout=seconds)
 
 
 def test_a_check_that_hangs_does_not_hang_the_end(serve: Any) -> None:

@@ -7,6 +7,7 @@ import email.utils
 import http.client
 import itertools
 import logging
+import math
 import os
 import re
 import socket
@@ -444,8 +445,9 @@ def test_a_server_runs_once_and_says_so() -> None:
         closed.run(stop)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", closed.port))
-    with pytest.raises(ValueError, match="shutdown_timeout=-1"):
-        make(shutdown_timeout=-1)
+    for seconds in (-1, math.inf):
+        with pytest.raises(ValueError, match=f"shutdown_timeout={seconds}: use"):
+            make(shutdown_timeout=seconds)
 
 
 def test_with_a_delay_a_stopped_server_answers_and_closes_each_connection_after_it(

@@ -32,6 +32,7 @@ from appsdk_operator.manager._servers.auth_reviews import (
 from appsdk_operator.manager._timed_run import NotDone, TimedRun
 from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import (
+    NO_THREAD,
     Clock,
     StopSignal,
     get_logger,
@@ -344,7 +345,7 @@ class AuthFilter:
 
 def _refresh(start: Callable[[], object]) -> None:
     """Start a review to refresh a cached result; on failure the next request tries again."""
-    with contextlib.suppress(TooManyUnknown, TooManyReviews, ReviewsClosed):
+    with contextlib.suppress(TooManyUnknown, TooManyReviews, ReviewsClosed, *NO_THREAD):
         start()
 
 

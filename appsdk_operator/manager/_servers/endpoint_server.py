@@ -10,6 +10,7 @@ import attrs
 
 from appsdk_operator.client import ClientLike
 from appsdk_operator.runtime import Clock, Metrics, StopSignal
+from appsdk_operator.runtime.validation import checked_seconds
 from appsdk_operator.serving import HTTPHandler, HTTPLimits, HTTPServer, is_off
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ class EndpointOptions:
     """``host:port``; ``""`` or ``"0"``: no server."""
     shutdown_timeout: float
     """Seconds at a stop for requests under way."""
+
+    def __attrs_post_init__(self) -> None:
+        checked_seconds("shutdown_timeout", self.shutdown_timeout)
 
     @property
     def is_enabled(self) -> bool:

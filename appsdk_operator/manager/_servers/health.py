@@ -39,6 +39,7 @@ class HealthServerOptions(EndpointOptions):
     """Seconds at a stop for probes that are being answered; default 5."""
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         if not self.check_timeout > 0:
             raise ValueError(f"check_timeout={self.check_timeout}: use more than 0 seconds")
         if self.readiness_path == self.liveness_path:

@@ -86,6 +86,7 @@ class ProfileServerOptions(EndpointOptions):
     """Seconds at a stop for pages that are being answered; default 5. Profiles end at once."""
 
     def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
         is_open = self.is_enabled and self.filter_provider is None and not self.unsafe_open
         if is_open and not _is_loopback(parse_address(self.address)[0]):
             raise ValueError(
