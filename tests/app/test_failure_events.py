@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,12 +104,14 @@ def test_events_that_are_forbidden_cost_one_line(
     server: APIServer, api: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = Calls()
+    caplog.set_level(logging.DEBUG, "appsdk_operator.manager")
     server.inject([FaultRule.answer(403, verb="create", kind=EVENT)])
     with running(made(refusing(calls), ClientConfig(server=server.url))):
         for name in ("a", "b", "c"):
             api.create(bucket(name))
         calls.wait_for("follow", 3)
-        eventually(lambda: "could not be written" in caplog.text)
+        # All before the stop, which counts those that are refused from then on.
+        eventually(lambda: caplog.text.count("could not be written") == 3)
     warned = [each for each in caplog.records if "could not be written" in each.message]
     assert [each.levelname for each in warned if each.levelname != "DEBUG"] == ["WARNING"]
     assert told(api) == []
