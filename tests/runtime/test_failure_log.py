@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 
@@ -196,6 +197,23 @@ def test_what_is_gone_fails_no_more_and_there_is_a_bound(rig: Rig) -> None:
     failing.forget(about="gone")
     assert not failing.calls
     failing.forget(about="gone")
+
+    @dataclasses.dataclass(eq=False)
+    class Order:
+        number: int
+
+        def __hash__(self) -> int:
+            return self.number
+
+        def __eq__(self, other: object) -> bool:
+            return bool(self.number == other.number)
+
+    for order in (Order(1), Order(2)):
+        failing.failed(1, order, "f", KeyError("a"))
+    failing.forget(about=Order(1))
+    assert list(failing.calls) == [(1, Order(2))]
+    failing.forget(called=1)
+    assert not failing.calls
     for number in range(10_001):
         failing.failed(1, number, "f", KeyError("a"))
     assert len(failing.calls) == 10_000
