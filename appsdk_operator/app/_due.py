@@ -265,6 +265,14 @@ class ObjectState:
             for function, progress in zip(self._functions, self.progress, strict=True)
         )
 
+    @property
+    def has_clean_up(self) -> bool:
+        """Whether a ``delete`` has to see the object."""
+        return any(
+            function.cause == "delete" and progress.is_concerned
+            for function, progress in zip(self._functions, self.progress, strict=True)
+        )
+
     def saved(self) -> None:
         """The present record was written."""
         self.has_news, self.saves_at = False, 0.0

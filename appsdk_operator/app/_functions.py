@@ -970,16 +970,15 @@ class KindFunctions:
             return
         if state.next(now) is not None:
             return
-        record = state.record()
-        if self._is_to_write(known, record):
-            self._save(known, recording, record)
+        if self._is_to_write(known):
+            self._save(known, recording, state.record())
         elif not self._owes_mark(known, obj):
             recording.write = _WRITTEN  # nobody needs any more what could not be written
 
-    def _is_to_write(self, known: _Known, record: Handled) -> bool:
-        """Whether the next process has to know this record."""
+    def _is_to_write(self, known: _Known) -> bool:
+        """Whether the next process has to know what was handled."""
         if self._keeps_states:
-            return known.state.is_begun or bool(record.held)
+            return known.state.is_begun or known.state.has_clean_up
         return known.is_marked
 
     def _record_first(self, known: _Known, recording: _Recording) -> None:
@@ -1409,7 +1408,7 @@ class KindFunctions:
             and recording is not None
             and is_there
             and state.has_news
-            and (self._is_to_write(known, state.record()) or self._owes_mark(known, state.present))
+            and (self._is_to_write(known) or self._owes_mark(known, state.present))
         ):
             # What one has done, or has to clean up, is recorded although another one has failed.
             found.append(Waiting(self._name((state.unsaved() or [0])[0]), None, 0, now))

@@ -607,9 +607,7 @@ class Delivery:
 
     def start_missing(self) -> None:
         """Start a worker if one is missing that has work; for one that could not be started."""
-        has_work = self._spares.missing and self._queue.next_ticket() is not None
-        if has_work and not self._queue.has_sleepers:
-            self._spares.fill()
+        self._spares.start_missing(self._queue)
 
     def _go_away(self, thread: int) -> bool:
         """Another worker may begin what ``thread`` would do next; False if that is so already."""

@@ -496,18 +496,13 @@ class Controller(Generic[R]):
         def start(number: int) -> None:
             self._workers.start(f"worker/{number}", functools.partial(self._work, run, spares))
 
-        def start_missing() -> None:
-            has_work = spares.missing and run.queue.next_ticket() is not None
-            if has_work and not run.queue.has_sleepers:
-                spares.fill()
-
         spares = SpareWorkers(self.name, start)
         self.activity.monitor.equip(
             workers=count,
             log=_log,
             remedy="max_concurrent_reconciles",
             replace=spares.replace,
-            start_missing=start_missing,
+            start_missing=functools.partial(spares.start_missing, run.queue),
         )
         spares.open(count - 1)
         self._own.on_set(spares.close)

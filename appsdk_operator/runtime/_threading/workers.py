@@ -76,6 +76,13 @@ class _Threads(Protocol):
     def join(self, timeout: float | None = None) -> list[str]: ...
 
 
+class _Queue(Protocol):
+    @property
+    def has_sleepers(self) -> bool: ...
+
+    def next_ticket(self) -> int | None: ...
+
+
 @final
 class Workers:
     """The worker threads of a controller and the event loop of its async callbacks.
@@ -209,6 +216,12 @@ class SpareWorkers:
                     self._resting.pop().open()
                 else:
                     self.missing += 1
+
+    def start_missing(self, queue: _Queue) -> None:
+        """Start one of the workers that are missing if it has work, and nobody waits for it."""
+        has_work = self.missing and queue.next_ticket() is not None
+        if has_work and not queue.has_sleepers:
+            self.fill()
 
     def replace(self, thread: int) -> bool:
         """Start a worker in the place of ``thread``; False if that has one, or it cannot be."""
