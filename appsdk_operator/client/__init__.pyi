@@ -36,6 +36,9 @@ from appsdk_operator.client._auth.config import (
     ClientConfig as ClientConfig,
 )
 from appsdk_operator.client._auth.credentials import (
+    Credential as Credential,
+)
+from appsdk_operator.client._auth.credentials import (
     Credentials as Credentials,
 )
 from appsdk_operator.client._auth.impersonation import (

@@ -27,6 +27,7 @@ from appsdk_operator.client._auth.credentials import TokenFile
 from appsdk_operator.client._transport import connection
 from appsdk_operator.runtime import ManualClock, Metrics
 from appsdk_operator.testing import APIServer, running
+from tests.credentials import authorization_of
 from tests.hypothesis_profiles import scaled
 from tests.waiting import eventually
 
@@ -173,7 +174,7 @@ def test_a_token_file_that_cannot_be_read_for_a_moment_leaves_the_token_in_use(
         path = Path(folder) / "token"
         path.write_text("one")
         token = TokenFile(str(path), clock=clock)
-        assert token.authorization() == "Bearer one"
+        assert authorization_of(token) == "Bearer one"
         if name == "stat":
             patched.setattr(os, "stat", noted(os.stat))
         else:
@@ -181,7 +182,7 @@ def test_a_token_file_that_cannot_be_read_for_a_moment_leaves_the_token_in_use(
         path.write_text("another")
         for _ in range(3):
             clock.advance(3600.0)
-            assert token.authorization() in ("Bearer one", "Bearer another")
+            assert authorization_of(token) in ("Bearer one", "Bearer another")
         patched.undo()
         clock.advance(3600.0)
-        assert token.authorization() == "Bearer another"
+        assert authorization_of(token) == "Bearer another"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 
 from appsdk_operator import client as c
-from appsdk_operator.client import ClientConfig, ConfigError, RequestStopped
+from appsdk_operator.client import ClientConfig, ConfigError, Credential, RequestStopped
 from appsdk_operator.client._auth import service_account
 from appsdk_operator.client._auth.config import credentials_of
 from appsdk_operator.client._auth.credentials import TokenFile
@@ -28,6 +29,7 @@ from appsdk_operator.client._transport.proxy import proxy_for
 from appsdk_operator.resource import dump_yaml
 from appsdk_operator.runtime import ManualClock, StopSignal
 from tests.client.conftest import WIDGET, answer, failure, widget
+from tests.credentials import authorization_of, obtain, refuse
 from tests.hypothesis_profiles import scaled
 
 SERVER = "https://10.0.0.1:6443"
@@ -89,7 +91,7 @@ def pod(monkeypatch, tmp_path):
 
 
 def authorization(config: ClientConfig) -> str | None:
-    return credentials_of(config, ManualClock()).authorization()
+    return authorization_of(credentials_of(config, ManualClock()))
 
 
 # -- which one ---------------------------------------------------------------------------------
@@ -233,28 +235,28 @@ def test_a_token_file_is_followed_as_it_rotates(tmp_path):
     config = ClientConfig.from_kubeconfig(write(tmp_path, user={"tokenFile": "tok"}))
     clock = ManualClock()
     credentials = credentials_of(config, clock)
-    assert credentials.authorization() == "Bearer one"
+    assert authorization_of(credentials) == "Bearer one"
     (tmp_path / "tok").write_text("second")
     clock.advance(59.0)
-    assert credentials.authorization() == "Bearer one"
+    assert authorization_of(credentials) == "Bearer one"
     clock.advance(1.0)
-    assert credentials.authorization() == "Bearer second"
+    assert authorization_of(credentials) == "Bearer second"
 
 
 def test_a_token_file_goes_before_a_token_once_it_can_be_read(tmp_path, caplog):
     user = {"tokenFile": "tok", "token": "fixed"}
     credentials = ClientConfig.from_kubeconfig(write(tmp_path, user=user)).credentials
-    assert credentials.authorization() == "Bearer fixed"
+    assert authorization_of(credentials) == "Bearer fixed"
     assert (
         "could not renew the credentials; the former ones stay in use: the token file"
         in caplog.text
     )
     (tmp_path / "tok").write_text("followed")
-    credentials.reload()
-    assert credentials.authorization() == "Bearer followed"
+    refuse(credentials)
+    assert authorization_of(credentials) == "Bearer followed"
     (tmp_path / "tok").unlink()
-    credentials.reload()
-    assert credentials.authorization() == "Bearer followed"
+    refuse(credentials)
+    assert authorization_of(credentials) == "Bearer followed"
 
 
 def test_a_token_beside_a_token_file_is_checked_too(tmp_path):
@@ -393,10 +395,14 @@ def test_a_refused_token_is_read_from_the_file_anew(tmp_path, serve, connect):
     path = write(tmp_path, user={"token": "old"})
     credentials = ClientConfig.from_kubeconfig(path).credentials
     assert credentials is not None
-    assert credentials.authorization() == "Bearer old"
+    assert authorization_of(credentials) == "Bearer old"
+    former = obtain(credentials)
     write(tmp_path, user={"token": "new"})
     connect(server, credentials=credentials).get(WIDGET, "a", namespace="x")
     assert [r.header("Authorization") for r in server.requests] == ["Bearer old", "Bearer new"]
+    write(tmp_path, user={"token": "newer"})
+    credentials.refused(former)
+    assert authorization_of(credentials) == "Bearer new"
 
 
 def jwt(expires: int) -> str:
@@ -475,7 +481,7 @@ def test_a_plugin_gives_a_token_and_is_run_once(tmp_path):
     assert authorization(config) == "Bearer t1"
     assert authorization(config) == "Bearer t1"
     assert config.credentials is not None
-    assert config.credentials.client_certificate() is None
+    assert obtain(config.credentials).certificate is None
 
 
 def test_a_plugin_is_run_again_after_its_token_was_refused(tmp_path, serve, connect):
@@ -486,17 +492,38 @@ def test_a_plugin_is_run_again_after_its_token_was_refused(tmp_path, serve, conn
     assert [r.header("Authorization") for r in server.requests] == ["Bearer t1", "Bearer t2"]
 
 
+def test_a_plugin_is_not_run_again_for_requests_that_are_refused_late(tmp_path, serve, connect):
+    arrived, renewed = threading.Barrier(4), threading.Event()
+
+    def reply(sock, request):
+        if request.header("Authorization") != "Bearer t1":
+            renewed.set()
+            sock.sendall(answer(widget()))
+            return True
+        if arrived.wait(20.0):  # all but one
+            renewed.wait(20.0)
+        sock.sendall(failure(401))
+        return True
+
+    path = write(tmp_path, user={"exec": plugin(tmp_path, {"token": "t-RUN-"})})
+    client = connect(serve(reply), credentials=ClientConfig.from_kubeconfig(path).credentials)
+    with ThreadPoolExecutor(4) as pool:
+        got = [pool.submit(client.get, WIDGET, "a", namespace="x") for _ in range(4)]
+        assert [each.result().name for each in got] == ["a"] * 4
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
 def test_a_plugin_is_run_again_before_its_token_expires(tmp_path):
     clock = ManualClock(epoch=0.0)
     status = {"token": "t-RUN-", "expirationTimestamp": "1970-01-01T00:10:00Z"}
     credentials = ExecCredentials(
         plugin(tmp_path, status), folder=str(tmp_path), cluster={}, clock=clock
     )
-    assert credentials.authorization() == "Bearer t1"
+    assert authorization_of(credentials) == "Bearer t1"
     clock.advance(539.0)
-    assert credentials.authorization() == "Bearer t1"
+    assert authorization_of(credentials) == "Bearer t1"
     clock.advance(1.0)
-    assert credentials.authorization() == "Bearer t2"
+    assert authorization_of(credentials) == "Bearer t2"
 
 
 @pytest.mark.parametrize("left", [-86400, -1, 0, 1, 5, 60, 3600, None])
@@ -514,12 +541,10 @@ def test_a_plugin_runs_once_for_a_request_and_once_more_after_a_401(tmp_path, le
 
     def requests():
         for _ in range(2):
-            credentials.prepare(stop)
-            credentials.client_certificate()
-            sent.append(credentials.authorization())
-            credentials.reload()
+            credential = obtain(credentials)
+            sent.append(credential.authorization)
+            credentials.refused(credential)
 
-    stop = StopSignal(clock=clock)
     thread = threading.Thread(target=requests)
     thread.start()
     thread.join(5.0)
@@ -561,7 +586,7 @@ def test_a_plugin_may_give_a_certificate(tmp_path, serve, connect, authority):
 def test_a_plugin_that_fails_is_named_with_its_complaint(tmp_path, status, code, text):
     section = plugin(tmp_path, status, code=code)
     with pytest.raises(ConfigError, match=text) as caught:
-        ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+        authorization_of(ExecCredentials(section, folder=str(tmp_path), cluster={}))
     assert "the exec plugin" in str(caught.value) or "what the exec plugin" in str(caught.value)
 
 
@@ -579,15 +604,13 @@ def test_a_plugin_that_failed_is_left_alone_for_a_second(tmp_path, status, code)
         found = set()
         for _ in range(count):
             with pytest.raises(ConfigError) as caught:
-                credentials.authorization()
-            with pytest.raises(ConfigError):
-                credentials.client_certificate()
+                authorization_of(credentials)
             found.add(str(caught.value))
         return found
 
     assert len(texts(50)) == 1
     clock.advance(0.9)
-    credentials.reload()
+    credentials.refused(Credential())
     texts(1)
     assert (tmp_path / "runs").read_text() == "x"
     clock.advance(0.1)
@@ -600,12 +623,12 @@ def test_a_plugin_that_works_again_is_used_after_that_second(tmp_path):
     section = plugin(tmp_path, {}, code=3)
     credentials = ExecCredentials(section, folder=str(tmp_path), cluster={}, clock=clock)
     with pytest.raises(ConfigError):
-        credentials.authorization()
+        authorization_of(credentials)
     plugin(tmp_path, {"token": "t-RUN-"})
     with pytest.raises(ConfigError):
-        credentials.authorization()
+        authorization_of(credentials)
     clock.advance(1.0)
-    assert credentials.authorization() == "Bearer t2"
+    assert authorization_of(credentials) == "Bearer t2"
 
 
 STEPS = st.lists(
@@ -637,18 +660,19 @@ def test_a_failing_plugin_fails_no_request_while_its_credential_is_valid(life, s
         return {"token": f"t{len(runs)}", "expirationTimestamp": stamp}
 
     credentials._plugin.run = run
-    refused = False
+    refused, present = False, Credential()
     for step in steps:
         if isinstance(step, float):
             clock.advance(step)
         elif step == "due":
             clock.advance(0.95 * (life or 1.0) if life != 3600 else 3545.0)
         elif step == "reload":
-            credentials.reload()
-            refused, valid_until = True, float("-inf")
+            credentials.refused(present)
+            if present != Credential():
+                refused, valid_until = True, float("-inf")
         elif step == "request":
             try:
-                credentials.prepare(StopSignal(clock=clock))
+                present = obtain(credentials)
             except ConfigError:
                 assert clock.monotonic() >= valid_until
             else:
@@ -680,15 +704,15 @@ def test_a_renewal_that_fails_is_warned_of_once_until_it_works(tmp_path, caplog,
         "token file": lambda: TokenFile(str(token), clock=clock),
         "plugin": lambda: ExecCredentials(section, folder="", cluster={}, clock=clock),
     }[source]()
-    assert credentials.authorization() == "Bearer first"
+    assert authorization_of(credentials) == "Bearer first"
 
     def warnings(expected):
         caplog.clear()
         for _ in range(3):
             clock.advance(1.0)
             if source != "plugin":  # of which a refused token is not used again
-                credentials.reload()
-            assert credentials.authorization() == expected
+                refuse(credentials)
+            assert authorization_of(credentials) == expected
         return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
 
     caplog.set_level(logging.WARNING, "appsdk_operator.client")
@@ -705,13 +729,13 @@ def test_a_renewal_that_fails_is_warned_of_once_until_it_works(tmp_path, caplog,
 def test_a_plugin_without_the_key_of_its_certificate_is_an_error(tmp_path):
     section = plugin(tmp_path, {"clientCertificateData": "x"})
     with pytest.raises(ConfigError, match="without clientKeyData"):
-        ExecCredentials(section, folder=str(tmp_path), cluster={}).client_certificate()
+        obtain(ExecCredentials(section, folder=str(tmp_path), cluster={}))
 
 
 def test_a_plugin_that_is_not_installed_is_an_error_with_a_remedy(tmp_path):
     section = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./nowhere"}
     with pytest.raises(ConfigError, match="run it by hand to see its message"):
-        ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+        authorization_of(ExecCredentials(section, folder=str(tmp_path), cluster={}))
 
 
 @pytest.mark.parametrize(
@@ -733,7 +757,7 @@ def test_a_plugin_that_is_not_installed_is_an_error_with_a_remedy(tmp_path):
 def test_what_a_plugin_prints_in_the_wrong_form_is_never_sent(tmp_path, status, text):
     credentials = ExecCredentials(plugin(tmp_path, status), folder=str(tmp_path), cluster={})
     with pytest.raises(ConfigError, match=text) as caught:
-        credentials.authorization()
+        authorization_of(credentials)
     assert "tök" not in str(caught.value)
 
 
@@ -811,7 +835,7 @@ def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path):
         clock=Telling(tmp_path / "child"),
     )
     with pytest.raises(ConfigError, match=r"'sh' failed: it took more than 3 s and was ended"):
-        credentials.authorization()
+        authorization_of(credentials)
     # Killed it is; the kernel may still be about to end it.
     child, pause = (tmp_path / "child").read_text().strip(), StopSignal()
     assert any(not is_running(child) or pause.wait(0.02) for _ in range(1500))
@@ -820,14 +844,14 @@ def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path):
 def test_what_a_plugin_leaves_behind_keeps_nobody_waiting(tmp_path):
     script = f"sleep 600 & echo $! > {tmp_path}/child; echo '{TOKEN}'"
     credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
-    assert credentials.authorization() == "Bearer t"
+    assert authorization_of(credentials) == "Bearer t"
     os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
 
 
 def test_a_plugin_that_prints_for_ever_is_ended(tmp_path):
     credentials = ExecCredentials(shell("yes"), folder=str(tmp_path), cluster={})
     with pytest.raises(ConfigError, match="printed more than 1048576 bytes"):
-        credentials.authorization()
+        authorization_of(credentials)
 
 
 def hanging_plugin(tmp_path):
@@ -892,24 +916,24 @@ def test_a_request_that_is_stopped_leaves_the_plugin_to_the_others(tmp_path):
     script = f"if mkdir {tmp_path}/first; then echo > {ready}; sleep 600; fi; echo '{TOKEN}'"
     credentials = ExecCredentials(shell(script), folder=str(tmp_path), cluster={})
     stop = StopSignal()
-    first = threading.Thread(target=credentials.prepare, args=(stop,))
+    first = threading.Thread(target=credentials.obtain, args=(stop,))
     first.start()
     ready.read_text()
-    second = threading.Thread(target=credentials.prepare, args=(StopSignal(),))
+    second = threading.Thread(target=credentials.obtain, args=(StopSignal(),))
     second.start()
     stop.set()
     for thread in (first, second):
         thread.join(30.0)
-    assert credentials.authorization() == "Bearer t"
+    assert authorization_of(credentials) == "Bearer t"
 
 
 def test_who_waits_for_the_plugin_of_another_request_is_stopped_alone(tmp_path):
     credentials, ready = hanging_plugin(tmp_path)
     running, waiting = StopSignal(), StopSignal()
-    first = threading.Thread(target=credentials.prepare, args=(running,))
+    first = threading.Thread(target=credentials.obtain, args=(running,))
     first.start()
     ready.read_text()
-    second = threading.Thread(target=credentials.prepare, args=(waiting,))
+    second = threading.Thread(target=credentials.obtain, args=(waiting,))
     second.start()
     waiting.set()
     second.join(30.0)
@@ -947,7 +971,7 @@ def test_a_plugin_that_must_ask_needs_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     section = shell("true", interactiveMode="Always")
     with pytest.raises(ConfigError, match="interactiveMode is Always, but there is no terminal"):
-        ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+        authorization_of(ExecCredentials(section, folder=str(tmp_path), cluster={}))
 
 
 @pytest.mark.parametrize(
@@ -965,7 +989,7 @@ def test_what_is_no_credential_is_refused(tmp_path, output, text):
     (tmp_path / "output").write_text(output)
     section = shell(f"cat {tmp_path}/output")
     with pytest.raises(ConfigError, match=text):
-        ExecCredentials(section, folder=str(tmp_path), cluster={}).authorization()
+        authorization_of(ExecCredentials(section, folder=str(tmp_path), cluster={}))
 
 
 # -- values of the wrong form ------------------------------------------------------------------

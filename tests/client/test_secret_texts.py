@@ -22,6 +22,7 @@ from appsdk_operator.client._request import Request
 from appsdk_operator.resource import DecodeError, EncodeError, Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import ManualClock
 from tests.client.conftest import answer, failure
+from tests.credentials import authorization_of
 
 SECRET = kinds.core.v1.Secret
 ACCOUNT = kinds.core.v1.ServiceAccount
@@ -312,7 +313,7 @@ def test_no_error_of_a_token_file_has_a_text_of_it(tmp_path, content):
     path.write_bytes(content)
     source = TokenFile(str(path), clock=ManualClock())
     with pytest.raises(c.ConfigError) as caught:
-        source.authorization()
+        authorization_of(source)
     assert VALUE not in all_texts(caught.value)
 
 
@@ -333,7 +334,7 @@ def test_no_error_of_an_exec_plugin_has_what_it_printed(tmp_path, printed):
     section = {"apiVersion": version, "command": sys.executable, "args": [str(script)]}
     plugin = ExecCredentials(section, folder=str(tmp_path), cluster={})
     with pytest.raises(c.ConfigError) as caught:
-        plugin.authorization()
+        authorization_of(plugin)
     assert VALUE not in all_texts(caught.value)
 
 

@@ -241,24 +241,53 @@ def test_a_connection_is_of_the_certificate_that_it_was_made_with(
     assert server.connections == 2
 
 
-def test_an_idle_connection_is_closed_when_its_certificate_cannot_be_had(serve, connect, authority):
-    class Failing(c.Credentials):
-        fails = False
-
-        def client_certificate(self):
-            if self.fails:
-                raise c.ConfigError("the plugin fails")
-
+def test_an_idle_connection_is_closed_when_its_certificate_cannot_be_had(
+    serve, connect, authority, monkeypatch
+):
     server = serve(answer(widget()), context=authority.server_context())
-    credentials = Failing()
-    client = connect(server, ca_data=authority.ca.cert, credentials=credentials)
+    client = connect(server, ca_data=authority.ca.cert)
     get(client)
     [idle] = client._transport._pool._idle
-    credentials.fails = True
-    with pytest.raises(c.ConfigError, match="the plugin fails"):
+
+    def fail(*_):
+        raise c.ConfigError("there is no memory file")
+
+    monkeypatch.setattr(tls.TLSContexts, "numbered", fail)
+    with pytest.raises(c.ConfigError, match="there is no memory file"):
         get(client)
     assert idle.is_stale()
     assert not client._transport._pool._idle
+
+
+def test_a_certificate_that_its_credentials_renew_is_shown_by_a_new_connection(
+    serve, connect, authority, caplog
+):
+    peers = []
+
+    def reply(sock, request):
+        peers.append(dict(pair[0] for pair in sock.getpeercert()["subject"])["commonName"])
+        sock.sendall(answer(widget()))
+        return True
+
+    class Renewed(c.Credentials):
+        def obtain(self, stop):
+            return c.Credential(certificate=shown[0])
+
+    server = serve(reply, context=authority.server_context(ask_client=True))
+    john = make_pair("john", issuer=authority.ca)
+    client = connect(server, ca_data=authority.ca.cert, credentials=Renewed())
+    shown = [
+        (authority.client.cert, authority.client.key),
+        (authority.client.cert, authority.client.key),
+        (john.cert, john.key),
+        (b"junk", b"junk"),
+    ]
+    while shown:
+        get(client)
+        del shown[0]
+    assert peers == ["jane", "jane", "john", "john"]
+    assert server.connections == 2
+    assert "could not renew the TLS certificates; the former ones stay in use" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -442,7 +442,7 @@ def test_idle_connections_that_went_silent_together_cost_one_time_out(serve, con
     server = serve(reply)
     client = connect(server, read_timeout=0.2)
     pool = client._transport._pool
-    for connection in [pool.take(lambda _: None) for _ in range(count)]:
+    for connection in [pool.take(c.Credential(), lambda _: None) for _ in range(count)]:
         pool.put(connection)
     assert get(client).name == "a"
     first, *later = (request.connection <= count for request in server.requests)

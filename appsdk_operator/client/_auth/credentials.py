@@ -5,7 +5,9 @@ from __future__ import annotations
 import binascii
 import threading
 from collections.abc import Callable
-from typing import TypeGuard
+from typing import Any, TypeGuard
+
+import msgspec
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._errors import ConfigError
@@ -18,29 +20,68 @@ _MAX_TOKEN = 1 << 20  # bytes; servers take headers of a hundredth of that
 _CHECK_SECONDS = 60.0  # seconds; kubelet rotates tokens long before they expire
 
 
+class Credential(msgspec.Struct, frozen=True):
+    """Header and certificate of one attempt of a request. Its own text does not show them.
+
+    Raises:
+        ConfigError: a value cannot be sent. The text does not show it.
+    """
+
+    authorization: str | None = None
+    """The ``Authorization`` header, one line of printable ASCII; None: no header."""
+
+    certificate: tuple[bytes, bytes] | None = None
+    """Certificate and key in PEM for a new connection; None: from the configuration."""
+
+    def __post_init__(self) -> None:
+        value: object = self.authorization
+        if value is not None and not (
+            isinstance(value, str) and value.isascii() and value.isprintable() and value.strip()
+        ):
+            given = "that" if isinstance(value, str) else f"a {type(value).__name__}"
+            raise ConfigError(
+                f"Credential.authorization must be one line of printable ASCII, or None, but not"
+                f" {given}"
+            )
+        pair: object = self.certificate
+        if pair is not None and not (
+            isinstance(pair, tuple) and len(pair) == 2 and all(type(it) is bytes for it in pair)
+        ):
+            raise ConfigError(
+                "Credential.certificate must be a tuple of two bytes, certificate and key in PEM, "
+                "or None"
+            )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
 class Credentials:
     """A source of credentials; subclass it to write your own.
 
     Implementations are thread-safe.
     """
 
-    def prepare(self, stop: StopSignal) -> None:
-        """Fetch slow credentials; called before each request; return early when stopped."""
+    def obtain(self, stop: StopSignal) -> Credential:  # noqa: ARG002
+        """The credential for an attempt of a request, that is sent with nothing else.
 
-    def authorization(self) -> str | None:
-        """The ``Authorization`` header for the next request; None: no header.
+        It may take long, as where a program is run for it; return early when stopped: the attempt
+        is not made then, whatever is returned.
 
         Raises:
-            ConfigError: the credentials cannot be obtained; the text says what to change.
+            ConfigError: there is none; the text says what to change.
         """
-        return None
+        return Credential()
 
-    def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """Certificate and key in PEM for a new connection; None: from the configuration."""
-        return None
+    def refused(self, credential: Credential) -> None:
+        """The server has just answered 401 to this credential: drop it where it is cached.
 
-    def reload(self) -> None:
-        """Drop cached credentials: the server has just refused them."""
+        Attempts that were under way at the same time are refused, too, after another credential
+        has been obtained: that one is not to be dropped.
+        """
 
 
 class RenewalLog:
@@ -68,11 +109,11 @@ class FixedCredentials(Credentials):
     """A header that never changes."""
 
     def __init__(self, value: str | None) -> None:
-        self._value = value
+        self._credential = Credential(value)
 
-    def authorization(self) -> str | None:
+    def obtain(self, stop: StopSignal) -> Credential:  # noqa: ARG002
         """The header."""
-        return self._value
+        return self._credential
 
 
 class ProvidedToken(Credentials):
@@ -81,10 +122,10 @@ class ProvidedToken(Credentials):
     def __init__(self, provider: Callable[[], str]) -> None:
         self._provider = provider
 
-    def authorization(self) -> str | None:
+    def obtain(self, stop: StopSignal) -> Credential:  # noqa: ARG002
         """The token that the function returns now."""
         token = no_awaitable("token_provider", self._provider())
-        return bearer(token, "what token_provider returned")
+        return Credential(bearer(token, "what token_provider returned"))
 
 
 class TokenFile(Credentials):
@@ -99,12 +140,12 @@ class TokenFile(Credentials):
         self._path = path
         self._clock = present_clock(clock)
         self._lock = fork_safe(threading.Lock())
-        self._value = former
+        self._credential = Credential(former) if former else None
         self._stamp: tuple[int, int, int] | None = None
         self._check_at = float("-inf")
         self._renewal = RenewalLog("credentials")
 
-    def authorization(self) -> str | None:
+    def obtain(self, stop: StopSignal) -> Credential:  # noqa: ARG002
         """The token in the file.
 
         Raises:
@@ -112,28 +153,29 @@ class TokenFile(Credentials):
         """
         with self._lock:
             now = self._clock.monotonic()
-            if self._value is None or now >= self._check_at:
-                self._read_if_changed()
+            if self._credential is None or now >= self._check_at:
+                self._credential = self._read_if_changed(self._credential)
                 self._check_at = now + _CHECK_SECONDS
-            return self._value
+            return self._credential
 
-    def reload(self) -> None:
+    def refused(self, credential: Credential) -> None:
         """Check the file at the next request."""
         with self._lock:
-            self._check_at = float("-inf")
-            self._stamp = None
+            if credential == self._credential:
+                self._check_at = float("-inf")
+                self._stamp = None
 
-    def _read_if_changed(self) -> None:
+    def _read_if_changed(self, former: Credential | None) -> Credential:
         try:
             status = check_regular(self._path)
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if stamp == self._stamp:
-                return
+            if former is not None and stamp == self._stamp:
+                return former
             token = read_file(self._path, _MAX_TOKEN).decode()
-            self._value = bearer(token, f"the file {self._path}")
+            made = Credential(bearer(token, f"the file {self._path}"))
             self._stamp = stamp
             self._renewal.succeeded()
-            return
+            return made
         except (OSError, UnicodeError, ConfigError) as error:
             reason = f"it is not text: {error.reason}" if _is_no_text(error) else str(error)
         # Not as the cause or the context: a UnicodeDecodeError has the whole file.
@@ -143,9 +185,10 @@ class TokenFile(Credentials):
         )
         # The file that comes next may have the stamp of the last one that could be read.
         self._stamp = None
-        if self._value is None:
+        if former is None:
             raise problem
         self._renewal.failed(problem)
+        return former
 
 
 def _is_no_text(error: Exception) -> TypeGuard[UnicodeDecodeError]:
@@ -174,19 +217,19 @@ def basic(username: str, password: str) -> str:
     return f"Basic {pair.decode()}"
 
 
-def checked_authorization(credentials: Credentials) -> str | None:
-    """The header of the next request, checked.
+def obtained(credentials: Credentials, stop: StopSignal) -> Credential | None:
+    """The credential for the next attempt; None when stopped.
 
     Raises:
-        ConfigError: the credentials returned something else. The text does not show it.
+        ConfigError: there is none, or the source returned something else.
     """
-    value: object = credentials.authorization()
-    if value is not None and not (
-        isinstance(value, str) and value.isascii() and value.isprintable() and value.strip()
-    ):
-        given = "that" if isinstance(value, str) else f"a {type(value).__name__}"
+    value: object = credentials.obtain(stop)
+    if stop.is_set():
+        return None
+    if not isinstance(value, Credential):
+        no_awaitable(f"{type(credentials).__name__}.obtain", value)
         raise ConfigError(
-            f"{type(credentials).__name__}.authorization() must return one line of printable ASCII,"
-            f" or None, but not {given}"
+            f"{type(credentials).__name__}.obtain() must return a Credential, but not a "
+            f"{type(value).__name__}"
         )
     return value

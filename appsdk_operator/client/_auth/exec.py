@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from appsdk_operator.client._auth.config_files import memory_file
-from appsdk_operator.client._auth.credentials import Credentials, RenewalLog, bearer
+from appsdk_operator.client._auth.credentials import (
+    Credential,
+    Credentials,
+    RenewalLog,
+    bearer,
+)
 from appsdk_operator.client._auth.kubeconfig_section import KubeconfigSection
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.resource import parse_time
@@ -72,55 +77,23 @@ class ExecCredentials(Credentials):
         self._lock = fork_safe(threading.Lock())
         self._waiters = Waiters(clock)
         self._is_running = False
-        self._status: Mapping[str, str] | None = None
+        self._credential: Credential | None = None
         self._renew_at = self._expires_at = float("inf")
         self._renewal = RenewalLog("credentials")
         self._failure = ""
         self._failed_until = float("-inf")
         after_fork(self._on_fork)
 
-    def prepare(self, stop: StopSignal) -> None:
-        """Run the plugin if due, or wait for a run in another thread; ``stop`` ends both."""
-        self._status_until(stop)
-
-    def _on_fork(self) -> None:
-        self._is_running = False  # the thread that ran it is in the parent
-
-    def authorization(self) -> str | None:
-        """The plugin's token; None if it printed a certificate.
+    def obtain(self, stop: StopSignal) -> Credential:
+        """What the plugin printed; runs it if due, or waits for a run in another thread.
 
         Raises:
             ConfigError: the plugin failed; the text has its standard error.
         """
-        token = self._current_status().get("token")
-        return bearer(token, f"what {self._plugin} printed") if token else None
-
-    def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """The plugin's certificate and key; None if it printed a token."""
-        status = self._current_status()
-        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
-        if not certificate:
-            return None
-        if not key:
-            raise ConfigError(f"{self._plugin} printed clientCertificateData without clientKeyData")
-        return certificate.encode(), key.encode()
-
-    def reload(self) -> None:
-        """Run the plugin again at the next request, unless it has just failed."""
-        with self._lock:
-            self._renew_at = self._expires_at = float("-inf")
-
-    def _current_status(self) -> Mapping[str, str]:
-        status = self._status_until(StopSignal(clock=self._clock))
-        assert status is not None  # that signal is never set
-        return status
-
-    def _status_until(self, stop: StopSignal) -> Mapping[str, str] | None:
-        """The plugin's present status; None when stopped."""
         while not stop.is_set():
             with self._lock:
-                if self._status is not None and self._clock.monotonic() < self._renew_at:
-                    return self._status
+                if self._credential is not None and self._clock.monotonic() < self._renew_at:
+                    return self._credential
                 if self._clock.monotonic() < self._failed_until:
                     # A new error each time: the traceback of a cached one would grow.
                     raise ConfigError(self._failure)
@@ -134,30 +107,49 @@ class ExecCredentials(Credentials):
             finally:
                 self._is_running = False
                 self._waiters.wake()
-        return None
+        return Credential()
+
+    def refused(self, credential: Credential) -> None:
+        """Run the plugin again at the next request, unless it has just failed."""
+        with self._lock:
+            if credential == self._credential:
+                self._renew_at = self._expires_at = float("-inf")
+
+    def _on_fork(self) -> None:
+        self._is_running = False  # the thread that ran it is in the parent
 
     def _renew(self, stop: StopSignal) -> None:
         try:
             status = self._plugin.run(stop)
             if status is None:
                 return
-            life = self._lifetime(status)
+            credential, life = self._credential_in(status), self._lifetime(status)
         except ConfigError as error:
             with self._lock:
                 now = self._clock.monotonic()
                 self._failure = str(error)
                 self._failed_until = now + _FAILURE_SECONDS
                 self._renew_at = min(self._failed_until, self._expires_at)
-                if self._status is None or now >= self._expires_at:
+                if self._credential is None or now >= self._expires_at:
                     raise
             self._renewal.failed(error)
             return
         self._renewal.succeeded()
         with self._lock:
             now = self._clock.monotonic()
-            self._status = status
+            self._credential = credential
             self._expires_at = now + max(_LEAST_SECONDS, life)
             self._renew_at = now + max(_LEAST_SECONDS, life - min(_RENEW_BEFORE, life / 10.0))
+
+    def _credential_in(self, status: Mapping[str, str]) -> Credential:
+        token = status.get("token")
+        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData", "")
+        if certificate and not key:
+            raise ConfigError(f"{self._plugin} printed clientCertificateData without clientKeyData")
+        return Credential(
+            bearer(token, f"what {self._plugin} printed") if token else None,
+            (certificate.encode(), key.encode()) if certificate else None,
+        )
 
     def _lifetime(self, status: Mapping[str, str]) -> float:
         stamp = status.get("expirationTimestamp")

@@ -21,6 +21,7 @@ import attrs
 
 from appsdk_operator.client._auth.config_files import check_regular, read_file
 from appsdk_operator.client._auth.credentials import (
+    Credential,
     Credentials,
     RenewalLog,
     TokenFile,
@@ -33,7 +34,7 @@ from appsdk_operator.client._auth.service_account import ConfigT, proxy_from_env
 from appsdk_operator.client._errors import ConfigError
 from appsdk_operator.client._kubernetes_package import package
 from appsdk_operator.resource import load_first
-from appsdk_operator.runtime import fork_safe, get_logger
+from appsdk_operator.runtime import StopSignal, fork_safe, get_logger
 
 _log = get_logger("appsdk_operator.client")
 
@@ -217,20 +218,26 @@ class _FileCredentials(Credentials):
         self._kubeconfig = kubeconfig
         self._lock = fork_safe(threading.Lock())
         self._header: str | None = self._header_from(kubeconfig)
+        self._last = Credential(self._header)
         self._stale = False
         self._renewal = RenewalLog("credentials")
 
-    def authorization(self) -> str | None:
+    def obtain(self, stop: StopSignal) -> Credential:  # noqa: ARG002
         """The header for the token, or the user, in the file."""
         with self._lock:
             if self._stale:
                 self._reload_files()
                 self._stale = False
-            return self._current()
+            header = self._current()
+            if header != self._last.authorization:
+                self._last = Credential(header)
+            return self._last
 
-    def reload(self) -> None:
+    def refused(self, credential: Credential) -> None:
         """Read the files again at the next request."""
-        self._stale = True
+        with self._lock:
+            if credential == self._last:
+                self._stale = True
 
     def _current(self) -> str | None:
         return self._header

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appsdk_operator.client._auth.config import ClientConfig
-from appsdk_operator.client._auth.credentials import Credentials
+from appsdk_operator.client._auth.credentials import Credential
 from appsdk_operator.client._errors import (
     BadResponse,
     ConfigError,
@@ -424,7 +424,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Makes connections that use no sockets, for tests."""
 
     @classmethod
-    def of(cls, config: ClientConfig, credentials: Credentials) -> Endpoint:
+    def of(cls, config: ClientConfig) -> Endpoint:
         """The endpoint of a configuration."""
         parts = urlsplit(config.server)
         host = parts.hostname or ""
@@ -439,7 +439,7 @@ class Endpoint(msgspec.Struct, frozen=True):
             connect_timeout=config.connect_timeout,
             read_timeout=config.read_timeout,
             request_timeout=config.request_timeout,
-            contexts=TLSContexts(config, credentials) if parts.scheme == "https" else None,
+            contexts=TLSContexts(config) if parts.scheme == "https" else None,
             connector=config.connector,
         )
 
@@ -453,14 +453,13 @@ class Endpoint(msgspec.Struct, frozen=True):
         through = f" through the proxy {self.proxy}" if self.proxy else ""
         return f"{self.scheme}://{self.authority}{through}"
 
-    @property
-    def generation(self) -> int:
+    def generation(self, credential: Credential) -> int:
         """The number of the present TLS certificates; connections of former ones are not reused.
 
         Raises:
             ConfigError: the certificates cannot be used, and there are no former ones.
         """
-        return 0 if self.contexts is None else self.contexts.numbered()[0]
+        return 0 if self.contexts is None else self.contexts.numbered(credential.certificate)[0]
 
     def head(self, method: str, target: str, headers: Sequence[tuple[str, str]]) -> bytes:
         """The head of a request to this server, or to its proxy."""
@@ -472,10 +471,13 @@ class Endpoint(msgspec.Struct, frozen=True):
                 lines.append(("Proxy-Authorization", self.proxy.authorization))
         return http_head(f"{method} {target} HTTP/1.1", lines)
 
-    def connect(self, started: Callable[[Connection], object]) -> Connection:
+    def connect(
+        self, credential: Credential, started: Callable[[Connection], object]
+    ) -> Connection:
         """Open a connection, through the proxy and with TLS if configured.
 
         Args:
+            credential: has the certificate that is shown.
             started: called with each connection before it can block, so that it can be cut. (The
                 system's name resolver cannot be interrupted.)
 
@@ -490,7 +492,9 @@ class Endpoint(msgspec.Struct, frozen=True):
             made.set_timeout(self.read_timeout)
             return made
         # Both at once: the files may change while the connection is made.
-        generation, context = self.contexts.numbered() if self.contexts else (0, None)
+        generation, context = (
+            self.contexts.numbered(credential.certificate) if self.contexts else (0, None)
+        )
         connection = self._open(started, generation)
         try:
             if self.proxy is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
+from appsdk_operator.client._auth.credentials import Credential
 from appsdk_operator.client._transport.connection import Connection, Endpoint
 from appsdk_operator.runtime import Clock, after_fork
 
@@ -26,10 +27,17 @@ class Pool:
         self._closed = False
         after_fork(self._on_fork)
 
-    def take(self, started: Callable[[Connection], object], *, fresh: bool = False) -> Connection:
+    def take(
+        self,
+        credential: Credential,
+        started: Callable[[Connection], object],
+        *,
+        fresh: bool = False,
+    ) -> Connection:
         """An idle connection that is still open, else a new one.
 
         Args:
+            credential: has the certificate that it must have shown.
             started: called with the connection before it can block.
             fresh: always open a new one.
 
@@ -42,15 +50,15 @@ class Pool:
             except IndexError:
                 break
             try:
-                is_usable = self._usable(connection)
-            except BaseException:  # such as a plugin for certificates that fails
+                is_usable = self._usable(connection, credential)
+            except BaseException:  # such as a certificate that cannot be used
                 connection.close()
                 raise
             if is_usable:
                 started(connection)
                 return connection
             connection.close()
-        return self._endpoint.connect(started)
+        return self._endpoint.connect(credential, started)
 
     def put(self, connection: Connection) -> None:
         """Return a connection whose answer was read to its end."""
@@ -77,9 +85,9 @@ class Pool:
         # They are the parent's; each has dropped its socket itself.
         self._idle = []
 
-    def _usable(self, connection: Connection) -> bool:
+    def _usable(self, connection: Connection, credential: Credential) -> bool:
         return (
-            connection.generation == self._endpoint.generation
+            connection.generation == self._endpoint.generation(credential)
             and self._clock.monotonic() - connection.idle_since < _MAX_IDLE_SECONDS
             and not connection.is_stale()
         )

@@ -9,7 +9,7 @@ import threading
 
 from appsdk_operator.client._auth.config import ClientConfig
 from appsdk_operator.client._auth.config_files import check_regular, memory_file
-from appsdk_operator.client._auth.credentials import Credentials, RenewalLog
+from appsdk_operator.client._auth.credentials import RenewalLog
 from appsdk_operator.client._errors import ConfigError, TLSFailed
 from appsdk_operator.runtime import fork_safe, forks_wait
 
@@ -25,9 +25,8 @@ class TLSContexts:
     Thread-safe.
     """
 
-    def __init__(self, config: ClientConfig, credentials: Credentials) -> None:
+    def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        self._credentials = credentials
         self._files = [
             str(path) for path in (config.ca_file, config.cert_file, config.key_file) if path
         ]
@@ -37,16 +36,16 @@ class TLSContexts:
         self._number = 0
         self._renewal = RenewalLog("TLS certificates")
 
-    def get(self) -> ssl.SSLContext:
+    def get(self, pair: tuple[bytes, bytes] | None) -> ssl.SSLContext:
         """The context for a new connection.
 
         Raises:
             ConfigError: as :meth:`numbered`.
         """
-        return self.numbered()[1]
+        return self.numbered(pair)[1]
 
-    def numbered(self) -> tuple[int, ssl.SSLContext]:
-        """The context for a new connection, after its number.
+    def numbered(self, pair: tuple[bytes, bytes] | None) -> tuple[int, ssl.SSLContext]:
+        """The context for a new connection with this certificate, after its number.
 
         The number is greater for each context: a connection of a smaller one than the present is
         not to be reused.
@@ -59,7 +58,6 @@ class TLSContexts:
                 no former context.
         """
         with self._lock:
-            pair = self._credentials.client_certificate()
             stamp = (self._file_stamps(), pair)
             if self._context is not None and stamp == self._stamp:
                 return self._number, self._context

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from appsdk_operator._lazy import lazy_pattern
 from appsdk_operator.client._auth.config import ClientConfig, credentials_of
-from appsdk_operator.client._auth.credentials import checked_authorization
+from appsdk_operator.client._auth.credentials import Credential, obtained
 from appsdk_operator.client._errors import (
     ApiError,
     BadResponse,
@@ -132,7 +132,7 @@ class Transport:
     def __init__(self, config: ClientConfig, *, clock: Clock, metrics: Metrics) -> None:
         self._config = config
         self._credentials = credentials_of(config, clock)
-        self._endpoint = Endpoint.of(config, self._credentials)
+        self._endpoint = Endpoint.of(config)
         self._pool = Pool(self._endpoint, clock)
         self._rules = RetryRules.of(config, rng=random_of(clock))
         self._clock = clock
@@ -244,15 +244,15 @@ class Transport:
             self._metrics.limited(request, wait)
             if wait and signal.wait(wait) and self._bucket:
                 self._bucket.cancel()
-            self._credentials.prepare(signal)
-            if signal.is_set():
+            credential = obtained(self._credentials, signal)
+            if credential is None:
                 raise RequestStopped(f"{request}: stopped before it was sent", sent=handle.lost)
             try:
-                return self._send_once(request, handle, use, attempt)
+                return self._send_once(request, credential, handle, use, attempt)
             except ApiError as error:
                 if error.status == 401 and not reloaded:
                     reloaded = True
-                    self._credentials.reload()
+                    self._credentials.refused(credential)
                     self._pool.clear()
                     continue
                 if handle.lost:
@@ -287,6 +287,7 @@ class Transport:
     def _send_once(
         self,
         request: Request,
+        credential: Credential,
         handle: _AbortHandle,
         use: Callable[[Request, OpenResponse, _AbortHandle], _T],
         attempt: int,
@@ -305,19 +306,23 @@ class Transport:
                 tries=attempt,
             ) as observed,
         ):
-            opened = self._exchange(request, handle, observed.headers)
+            opened = self._exchange(request, credential, handle, observed.headers)
             observation.code = str(opened.response.status)
             observed.answered(opened.response.status)
             return use(request, opened, handle)
 
     def _exchange(
-        self, request: Request, handle: _AbortHandle, extra: Mapping[str, str]
+        self,
+        request: Request,
+        credential: Credential,
+        handle: _AbortHandle,
+        extra: Mapping[str, str],
     ) -> OpenResponse:
-        head = self._request_head(request, extra)
+        head = self._request_head(request, credential, extra)
         fresh = False
         while True:
             try:
-                connection = self._pool.take(handle.attach, fresh=fresh)
+                connection = self._pool.take(credential, handle.attach, fresh=fresh)
             except TransportError as error:
                 raise type(error)(f"{request}: {error}", sent=False) from error.__cause__
             try:
@@ -354,15 +359,16 @@ class Transport:
             text += "; it may have been carried out: read the object before doing it again"
         return type(error)(f"{text})", sent=error.sent)
 
-    def _request_head(self, request: Request, extra: Mapping[str, str]) -> bytes:
+    def _request_head(
+        self, request: Request, credential: Credential, extra: Mapping[str, str]
+    ) -> bytes:
         headers = [("Accept", request.accept), *self._headers, *extra.items()]
         # A packer may hold an event back until more follow.
         packed = self._config.compression and request.verb != "watch"
         headers.append(("Accept-Encoding", "gzip" if packed else "identity"))
-        authorization = checked_authorization(self._credentials)
-        if authorization is not None:
-            self._secrets.add(authorization)
-            headers.append(("Authorization", authorization))
+        if credential.authorization is not None:
+            self._secrets.add(credential.authorization)
+            headers.append(("Authorization", credential.authorization))
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
             headers.append(("Content-Length", str(len(request.body))))

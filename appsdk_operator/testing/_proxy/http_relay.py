@@ -33,7 +33,7 @@ from appsdk_operator.apiserver import (
     watch_rules,
 )
 from appsdk_operator.client import ClientConfig, TLSContexts, credentials_of, proxy_for
-from appsdk_operator.runtime import Clock, system_clock
+from appsdk_operator.runtime import Clock, StopSignal, system_clock
 from appsdk_operator.testing._proxy.http_messages import (
     ClosableReader,
     MessageHead,
@@ -73,8 +73,13 @@ class HTTPRelay:
         self._name = config.tls_server_name or parts.hostname
         self._address = (parts.hostname, port)
         self._credentials = credentials_of(config, clock)
+        self._stop = StopSignal(clock=clock)
         self._own = self.authority.context(_HOST) if self.authority is not None else None
-        self._theirs = TLSContexts(config, self._credentials).get() if is_tls else None
+        self._theirs = (
+            TLSContexts(config).get(self._credentials.obtain(self._stop).certificate)
+            if is_tls
+            else None
+        )
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -100,6 +105,7 @@ class HTTPRelay:
 
     async def stop(self) -> None:
         """Stop listening and cut every connection."""
+        self._stop.set()
         if self._server is not None:
             await close_listeners(self._server)
         for task in list(self._tasks):
@@ -119,7 +125,7 @@ class HTTPRelay:
 
     def authorization(self) -> str | None:
         """The ``Authorization`` value for requests without credentials; None for none."""
-        return self._credentials.authorization()
+        return self._credentials.obtain(self._stop).authorization
 
 
 @final
