@@ -30,6 +30,8 @@ from appsdk_operator.app._app import (
     functions_of as functions_of,
     handled_kinds as handled_kinds,
     is_paused as is_paused,
+    metadata_of_filters as metadata_of_filters,
+    metadata_of_pauses as metadata_of_pauses,
     observed_manager as observed_manager,
     remembers as remembers,
     timers_of as timers_of,

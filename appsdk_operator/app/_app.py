@@ -106,6 +106,8 @@ from appsdk_operator.manager import (
     as_runnable,
 )
 from appsdk_operator.resource import (
+    FilterExpression,
+    FilterMetadata,
     Kind,
     MutableObject,
     Object,
@@ -1633,6 +1635,30 @@ def is_paused(app: App, obj: Object[Any, Any]) -> bool:
         return paused is not None and bool(paused(obj))
     except Exception:
         return False
+
+
+def metadata_of_filters(app: App) -> tuple[FilterMetadata, ...]:
+    """The labels and annotations that make a difference to filters of the App's functions."""
+    declared = app._declared  # noqa: SLF001 - of this module
+    filters: list[Any] = []
+    for each in (*declared.watching, *declared.timers, *declared.backgrounds):
+        if not isinstance(each, Watched):
+            filters += (each.options.where, each.options.when)
+    for reconciling in declared.reconciling:
+        filters += (each for _, each in reconciling.filters)
+    return _metadata_of(filters)
+
+
+def metadata_of_pauses(app: App) -> tuple[FilterMetadata, ...]:
+    """The labels and annotations that make a difference to ``paused=``."""
+    return _metadata_of([app._watchers.paused])  # noqa: SLF001 - of this module
+
+
+def _metadata_of(filters: Iterable[Any]) -> tuple[FilterMetadata, ...]:
+    trees = (each.tree for each in filters if isinstance(each, FilterExpression))
+    return tuple(
+        dict.fromkeys(one for tree in trees for leaf in tree.leaves() for one in leaf.atom.metadata)
+    )
 
 
 def timers_of(app: App) -> tuple[Timer, ...]:

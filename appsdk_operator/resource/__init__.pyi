@@ -116,6 +116,7 @@ from appsdk_operator.resource._filter_checks import (
 from appsdk_operator.resource._filters import (
     HIDDEN_FIELDS as HIDDEN_FIELDS,
     FilterExpression as FilterExpression,
+    FilterMetadata as FilterMetadata,
     FilterScope as FilterScope,
     FilterTree as FilterTree,
     When as When,

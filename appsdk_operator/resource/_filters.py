@@ -31,6 +31,8 @@ from appsdk_operator.resource._selectors import (
     FieldSelector,
     FieldTerm,
     LabelSelector,
+    Operator,
+    Requirement,
     selector_of,
 )
 from appsdk_operator.runtime import callback_name
@@ -40,6 +42,10 @@ Where: TypeAlias = Callable[[Object[SpecT, StatusT]], bool]
 """A :class:`Filter`, or a plain function of an object."""
 
 Test: TypeAlias = Callable[..., bool]
+
+FilterMetadata: TypeAlias = tuple[str, str, str]
+"""A label or an annotation that makes a difference to a filter: ``labels`` or ``annotations``, the
+key, and a value."""
 
 HIDDEN_FIELDS: Final = ("data", "stringData", "binaryData")
 """Fields whose values may be secret; filters are named in logs."""
@@ -61,6 +67,8 @@ class Atom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What matches the same objects by their labels."""
     term: FieldTerm | None = None
     """What matches the same objects by a field."""
+    metadata: tuple[FilterMetadata, ...] = ()
+    """Labels and annotations that make a difference to it."""
 
 
 _UNKNOWN: Final = Atom()
@@ -486,8 +494,27 @@ def labels(selector: LabelSelector | Mapping[str, str] | str) -> Filter[Any, Any
     if parsed is None:
         raise TypeError('selector=None: give one, or "" for all objects')
     matches = parsed.matches
-    atom = Atom(selector=parsed)
+    atom = Atom(
+        selector=parsed,
+        metadata=tuple(
+            ("labels", each.key, value)
+            for each in parsed.requirements
+            for value in _label_values(each)
+        ),
+    )
     return _of_object(f"labels({str(parsed)!r})", lambda obj: matches(obj.labels), atom)
+
+
+def _label_values(requirement: Requirement) -> Sequence[str]:
+    match requirement.operator:
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+            return ("yes",)
+        case Operator.GREATER_THAN:
+            return (str(int(requirement.values[0]) + 1),)
+        case Operator.LESS_THAN:
+            return (str(max(0, int(requirement.values[0]) - 1)),)
+        case _:
+            return requirement.values
 
 
 class FieldConditions:
@@ -530,6 +557,7 @@ class FieldConditions:
         def test(old: Any, new: Any) -> bool:
             return equal_numbers(read(new), wanted) and not equal_numbers(read(old), wanted)
 
+        atom = _with_values(atom, wanted)
         return _of_change(f"{name}.became({_shown(wanted, is_hidden)})", test, atom)
 
     def left(self, value: JsonValue, /) -> ChangeFilter[Any, Any]:
@@ -544,6 +572,7 @@ class FieldConditions:
         def test(old: Any, new: Any) -> bool:
             return equal_numbers(read(old), wanted) and not equal_numbers(read(new), wanted)
 
+        atom = _with_values(atom, wanted)
         return _of_change(f"{name}.left({_shown(wanted, is_hidden)})", test, atom)
 
     def isin(self, values: Iterable[JsonValue], /) -> Filter[Any, Any]:
@@ -562,6 +591,7 @@ class FieldConditions:
             value = read(obj)
             return any(equal_numbers(value, each) for each in wanted)
 
+        atom = _with_values(atom, *wanted)
         return _of_object(f"{name}.isin({_shown(wanted, is_hidden)})", test, atom)
 
     def _equals(self, value: Any) -> Filter[Any, Any]:
@@ -571,6 +601,7 @@ class FieldConditions:
         def test(obj: Any) -> bool:
             return equal_numbers(read(obj), wanted)
 
+        atom = _with_values(atom, wanted)
         atom = msgspec.structs.replace(atom, term=_term(atom.field, wanted, negated=False))
         return _of_object(f"{name} == {_shown(wanted, is_hidden)}", test, atom, brackets=True)
 
@@ -581,8 +612,20 @@ class FieldConditions:
         def test(obj: Any) -> bool:
             return not equal_numbers(read(obj), wanted)
 
+        atom = _with_values(atom, wanted)
         atom = msgspec.structs.replace(atom, term=_term(atom.field, wanted, negated=True))
         return _of_object(f"{name} != {_shown(wanted, is_hidden)}", test, atom, brackets=True)
+
+
+def _with_values(atom: Atom, *values: Any) -> Atom:
+    """With values that an annotation is compared with, and others that it is not."""
+    if not atom.metadata:
+        return atom
+    (part, key, other), *_ = atom.metadata
+    texts = [each for each in values if isinstance(each, str)]
+    return msgspec.structs.replace(
+        atom, metadata=tuple((part, key, each) for each in dict.fromkeys((*texts, other)))
+    )
 
 
 def _of_object(text: str, test: Test, atom: Atom, *, brackets: bool = False) -> Filter[Any, Any]:
@@ -621,6 +664,7 @@ class AnnotationFilter(FieldConditions, Filter[Any, Any]):
             text=f"annotation({key!r})",
             scope=FilterScope.OBJECT,
             test=lambda obj: key in obj.annotations,
+            atom=_of_annotation(key, "yes"),
         )
         super().__init__(tree)
 
@@ -649,8 +693,15 @@ class AnnotationFilter(FieldConditions, Filter[Any, Any]):
 
     def _described(self) -> tuple[str, Callable[[Any], Any], Atom, bool]:
         key = self._key
-        atom = Atom(steps=lambda _: ("metadata", "annotations", key))
+        atom = _of_annotation(key, "yes", "no")
         return str(self), lambda obj: obj.annotations.get(key), atom, False
+
+
+def _of_annotation(key: str, *values: str) -> Atom:
+    return Atom(
+        steps=lambda _: ("metadata", "annotations", key),
+        metadata=tuple(("annotations", key, each) for each in values),
+    )
 
 
 def annotation(key: str, /) -> AnnotationFilter:

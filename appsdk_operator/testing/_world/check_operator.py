@@ -10,13 +10,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from appsdk_operator.app import App, Handler, Timer, functions_of, remembers, timers_of
+from appsdk_operator.app import (
+    App,
+    Handler,
+    Timer,
+    functions_of,
+    metadata_of_filters,
+    metadata_of_pauses,
+    remembers,
+    timers_of,
+)
 from appsdk_operator.controllers import check_finalizer
-from appsdk_operator.resource import Kind, Object
+from appsdk_operator.resource import FilterMetadata, Kind, Object
 from appsdk_operator.runtime import safe_text, with_class
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames, promise_of
 from appsdk_operator.testing._world.apps import definitions_of, kind_of, maker_of
-from appsdk_operator.testing._world.histories import Step, histories, play
+from appsdk_operator.testing._world.histories import Step, end_pauses, histories, play
 from appsdk_operator.testing._world.promises import (
     FinalizerChecker,
     Promise,
@@ -97,6 +106,7 @@ class _OperatorCheck:
     handlers: Sequence[Handler]
     timers: Sequence[Timer]
     remembered: Callable[[Kind], bool]
+    pauses: Sequence[FilterMetadata]
 
     def run(self, steps: Sequence[Step], *, is_traced: bool = False) -> None:
         """Play one history and check the promises.
@@ -148,6 +158,7 @@ class _OperatorCheck:
         self.counts.note(world)
         self._check_journal(world)
         world.end_faults()
+        end_pauses(world, self.pauses)
         try:
             self._rest(world, finalizers)
         except BrokenPromise as error:
@@ -310,6 +321,7 @@ def check_operator(
         handlers=functions_of(app) if app else (),
         timers=timers_of(app) if app else (),
         remembered=lambda kind: app is not None and remembers(app, kind),
+        pauses=metadata_of_pauses(app) if app else (),
     )
     with _quiet_logs():
         if replay is not None:
@@ -329,6 +341,8 @@ def check_operator(
                 faults=faults,
                 replicas=World.names_of(replicas),
                 functions=faults and app is not None,
+                metadata=metadata_of_filters(app) if app else (),
+                pauses=case.pauses,
                 longest=longest,
             ),
             values if statuses is None else {**values, "status": statuses},

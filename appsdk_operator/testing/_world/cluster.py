@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -77,6 +78,8 @@ class SimulatedCluster:
         """Failures of the next calls of an App's functions and timers, one each: ``""`` for none,
         ``fails`` (instead of a call), ``fails late`` (after it), ``fails for good`` (with a
         ``TerminalError``); and the statuses of the operator's next reads."""
+        self.metadata: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
+        """By name, the labels and annotations that a history gives to objects."""
         self.created: list[Object] = []
         """The objects that :meth:`create` made."""
         self.created_at: dict[str, float] = {}
@@ -145,6 +148,8 @@ class SimulatedCluster:
         if spec is not None:
             self._set_spec(obj, spec)
         text = "" if spec is None else f" {json.dumps(spec, ensure_ascii=False, sort_keys=True)}"
+        if metadata:
+            text += f" with {json.dumps(metadata, ensure_ascii=False, sort_keys=True)}"
         self.outside(f"creates {name}{text}", name, asks=True)
         made = self.client.create(obj)
         self.created.append(made)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import attrs
 
 from appsdk_operator.client import ApiError, NotFound
-from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.resource import FilterMetadata, MutableObject, Object
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
 FOREIGN: Final = "x.example.org/hold"
 """The finalizer of another controller."""
-_ON_OBJECTS: Final = ("create", "spec", "status", "label", "hold", "release", "delete", "recreate")
+_ON_OBJECTS: Final = (
+    "create",
+    "spec",
+    "status",
+    "label",
+    "metadata",
+    "hold",
+    "release",
+    "delete",
+    "recreate",
+)
 _NUMBERED: Final = ("seed", "wait", "lag", "down", "change", "remove")
 _PLAIN: Final = ("cut", "compact")
 _ON_REPLICAS: Final = ("crash", "restart", "freeze")
@@ -32,6 +42,9 @@ _FAULTS: Final = {
     "timer": ("ok", "fails", "fails for good"),
 }
 
+
+_Metadata: TypeAlias = Mapping[str, Mapping[str, str | None]]
+"""Labels and annotations as a merge patch of an object's metadata has them."""
 
 _TIMES: Final = {
     "wait": (0, 1, 30, 600),
@@ -56,7 +69,8 @@ class Step:
     """The word of the step.
 
     * An object: ``create``, ``spec``, ``status``, ``label``, ``hold`` and ``release`` (add and
-      remove another controller's finalizer), ``delete``, ``recreate``.
+      remove another controller's finalizer), ``delete``, ``recreate``; ``metadata`` sets and
+      removes labels and annotations, also of later objects of this name.
     * An object that the operator made: ``change`` (another client changes one of its values) and
       ``remove``, with a number that chooses the object.
     * Time: ``wait``.
@@ -195,9 +209,11 @@ def _on_object(world: World, step: Step) -> None:
     name, what = step.name, step.what
     present = world.find(name)
     try:
-        if present is None:
+        if what == "metadata":
+            _set_metadata(world, name, step.value)
+        elif present is None:
             if what in ("create", "spec", "recreate"):
-                world.create(name, step.value)
+                world.create(name, step.value, **world.metadata[name])
         elif what == "spec":
             world.replace(name, step.value)
         elif what == "status":
@@ -211,7 +227,7 @@ def _on_object(world: World, step: Step) -> None:
         elif what in ("delete", "recreate") and not present.is_deleting:
             world.delete(name)
             if what == "recreate" and world.find(name) is None:
-                world.create(name, step.value)
+                world.create(name, step.value, **world.metadata[name])
     except NotFound:
         pass
     except ApiError as error:
@@ -231,6 +247,27 @@ def _set_foreign_finalizer(world: World, name: str, finalizers: Sequence[str], h
     world.patch(name, {"metadata": {"finalizers": wanted}})
 
 
+def _set_metadata(world: World, name: str, wanted: _Metadata) -> None:
+    """Set labels and annotations of the object, and of later ones of its name; None removes."""
+    for part, values in wanted.items():
+        kept = world.metadata[name].setdefault(part, {})
+        for key, value in values.items():
+            kept.pop(key, None)
+            if value is not None:
+                kept[key] = value
+    if world.find(name) is not None:
+        world.patch(name, {"metadata": wanted})
+
+
+def end_pauses(world: World, pauses: Sequence[FilterMetadata]) -> None:
+    """Have other clients end the pauses of objects, whatever the filter is made of."""
+    removed = ((part, key, None) for part, key in dict.fromkeys(each[:2] for each in pauses))
+    for part, key, value in (*removed, *pauses):
+        for obj in world.objects():
+            if world.is_paused(obj):
+                _set_metadata(world, obj.name, {part: {key: value}})
+
+
 def histories(
     specs: SearchStrategy[Any],
     *,
@@ -239,6 +276,8 @@ def histories(
     faults: bool = True,
     replicas: Sequence[str] = (),
     functions: bool = False,
+    metadata: Sequence[FilterMetadata] = (),
+    pauses: Sequence[FilterMetadata] = (),
     longest: int = 20,
 ) -> list[SearchStrategy[list[Step]]]:
     """Histories: other clients create, change, delete and recreate objects; time passes; faults.
@@ -254,6 +293,9 @@ def histories(
         replicas: the names of the replicas, where there are several: they are suspended as well,
             and each of them crashes and restarts.
         functions: whether functions and timers of an App fail as well.
+        metadata: labels and annotations that make a difference to the operator's filters: objects
+            have them from the beginning, or get and lose them.
+        pauses: the same for a filter of objects that it leaves alone: objects get and lose them.
         longest: the most steps; default 20.
     """
     from hypothesis import strategies as st
@@ -301,6 +343,18 @@ def histories(
             Step, st.just("race"), st.just(""), st.one_of(change, label, hold, release)
         )
         single += [create, spec, delete, recreate, hold, release, label]
+        for what, given in (("filter", metadata), ("pause", pauses)):
+            if given:
+                switch = st.builds(Step, st.just("metadata"), name, _one_of_metadata(given))
+                single.append(switch)
+                themes[what] += [
+                    st.tuples(create, soon, switch, soon, spec, soon, switch, wait),
+                    st.tuples(create, wait, switch, soon, change, wait),
+                ]
+                if faults:
+                    fault = st.one_of(others["crash"], others["down"], others["read"])
+                    themes[what] += [st.tuples(switch, create, wait, fault, spec, switch, wait)]
+                    themes[what] += [st.tuples(create, wait, switch, soon, fault, change, wait)]
         if statuses is not None:
             single.append(st.builds(Step, st.just("status"), name, statuses))
         themes["hold"] += [st.tuples(create, soon, hold, soon, delete, soon)]
@@ -329,10 +383,48 @@ def histories(
     one = st.one_of(single).map(lambda step: (step,))
     parts = [part for theme in themes.values() for part in theme]
     before = st.lists(st.one_of(one, *parts), max_size=longest // 2)
+    begins = st.just(())
+    if metadata:
+        begins = st.tuples(
+            *(
+                st.builds(Step, st.just("metadata"), st.just(name), _all_of_metadata(metadata))
+                for name in names
+            )
+        )
     # What a later step would correct is found at the end alone: the last part is a whole one.
     return [
-        st.tuples(st.one_of(st.just([]), before), st.one_of(theme)).map(
-            lambda found: [step for part in (*found[0], found[1]) for step in part][-longest:]
+        st.tuples(begins, st.one_of(st.just([]), before), st.one_of(theme)).map(
+            lambda found: [
+                *found[0],
+                *[step for part in (*found[1], found[2]) for step in part][-longest:],
+            ]
         )
         for theme in themes.values()
     ]
+
+
+def _one_of_metadata(given: Sequence[FilterMetadata]) -> SearchStrategy[_Metadata]:
+    """A label or an annotation with one of its values, or without."""
+    from hypothesis import strategies as st
+
+    removed = dict.fromkeys((part, key) for part, key, _ in given)
+    choices = [*given, *((part, key, None) for part, key in removed)]
+    return st.sampled_from([{part: {key: value}} for part, key, value in choices])
+
+
+def _all_of_metadata(given: Sequence[FilterMetadata]) -> SearchStrategy[_Metadata]:
+    """Each label and annotation with one of its values, or without, which is the simplest."""
+    from hypothesis import strategies as st
+
+    values: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for part, key, value in given:
+        values[part, key].append(value)
+
+    def made(drawn: tuple[str | None, ...]) -> _Metadata:
+        found: dict[str, dict[str, str | None]] = {}
+        for (part, key), value in zip(values, drawn, strict=True):
+            if value is not None:
+                found.setdefault(part, {})[key] = value
+        return found
+
+    return st.tuples(*(st.sampled_from([None, *each]) for each in values.values())).map(made)

@@ -9,7 +9,18 @@ from typing import Any, Final
 
 import attrs
 
-from appsdk_operator import App, Live, Manager, MutableObject, StopSignal, controller_for, kinds
+from appsdk_operator import (
+    App,
+    Live,
+    Manager,
+    MutableObject,
+    StopSignal,
+    annotation,
+    controller_for,
+    field,
+    kinds,
+    labels,
+)
 from appsdk_operator.client import ApiError, Conflict, JsonPatch, MergePatch, NotFound
 from appsdk_operator.controllers import (
     Request,
@@ -517,5 +528,57 @@ def has_a_background_function_that_never_ends(mended: bool) -> App:
     def follow(live: Live, stop: StopSignal) -> None:
         while not (stop.is_set() and mended):
             threading.Event().wait(10.0)
+
+    return app
+
+
+# -- of filters --------------------------------------------------------------------------------
+
+WEB: Final = labels("app=web")
+RESTART: Final = annotation("example.com/restart")
+WORLD: list[World] = []
+
+
+def connect(world: World) -> None:
+    WORLD[:] = [world]
+
+
+def web_alone_is_outside(world: World) -> None:
+    there = [widget for widget in world.objects() if WEB(widget) and not widget.is_deleting]
+    assert world.elsewhere == {widget.name: widget.spec["size"] for widget in there}
+
+
+def put(widget: Object) -> None:
+    WORLD[-1].elsewhere[widget.name] = widget.spec["size"]
+
+
+def take(widget: Object) -> None:
+    WORLD[-1].elsewhere.pop(widget.name, None)
+
+
+@everyday(is_app=True, always=connect, at_rest=web_alone_is_outside)
+def leaves_what_its_filter_matches_no_more(mended: bool) -> App:
+    app, where = App("widget-operator"), None if mended else WEB
+    changed = field("spec").changed | field("metadata.labels").changed
+
+    def follow(widget: Object) -> None:
+        (put if WEB(widget) else take)(widget)
+
+    app.on_add(WIDGET, where=where)(follow)
+    app.on_update(WIDGET, where=where, when=changed)(lambda old, new: follow(new))
+    app.on_delete(WIDGET)(take)
+    return app
+
+
+@everyday(is_app=True, always=connect)
+def reads_an_annotation_that_may_be_gone(mended: bool) -> App:
+    app = App("widget-operator")
+
+    @app.on_update(WIDGET, when=RESTART.changed)
+    def restart(_: Object, widget: Object) -> None:
+        if not mended:
+            WORLD[-1].elsewhere[widget.uid] = widget.annotations["example.com/restart"]
+        elif (reason := widget.annotations.get("example.com/restart")) is not None:
+            WORLD[-1].elsewhere[widget.uid] = reason
 
     return app
