@@ -45,7 +45,17 @@ class _Loader(yaml.SafeLoader):
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, TypeError):
+            # Not its words, which have the value: it may be one of a Secret.
+            problem = f"found a value that is no {node.tag.rpartition(':')[2]}: quote it as text"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        if not isinstance(node, yaml.MappingNode):
+            return dict(super().construct_mapping(node, deep))  # which refuses it
         own = set()
         for key_node, _ in node.value:
             if key_node.tag != _MERGE:

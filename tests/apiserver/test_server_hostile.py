@@ -126,6 +126,8 @@ def text(value: Any) -> bytes:
         ("PATCH", f"{WIDGETS}/w", APPLY, b'{"metadata":{"name":"w","generation":' + b"9" * 5000),
         ("POST", WIDGETS, "application/yaml", b"n: 0x" + b"f" * 300),
         ("POST", WIDGETS, "application/yaml", b"n: .inf"),
+        ("POST", WIDGETS, "application/yaml", b"n: !!bool maybe"),
+        ("PATCH", f"{WIDGETS}/w", APPLY, b"n: !!timestamp yesterday"),
         ("POST", WIDGETS, JSON, b'{"spec":{"any":{"n":1e400}}}'),
         ("DELETE", f"{CORE}/pods/none", JSON, b'{"gracePeriodSeconds":%s}' % (b"9" * 5000)),
         # Texts that are not Unicode.

@@ -102,6 +102,20 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (r'a: {"\udc00\ud800": 1}', r"\$\.a has a surrogate without its other half"),
         ("? [1, 2]\n: 3", "found a list as key: quote it as text"),
         ("? !!timestamp 2024-05-01\n: 3", "found a date as key"),
+        (
+            "a: 1\nb: !!bool maybe",
+            "found a value that is no bool: quote it as text in line 2, column 4",
+        ),
+        ("!!bool maybe: 1", "is no bool"),
+        ("a: !!timestamp yesterday", "is no timestamp"),
+        ("a: !!timestamp 2024-13-01", "is no timestamp"),
+        ("a: !!float ''", "is no float"),
+        (
+            "a: !!int secret",
+            "^not YAML: found a value that is no int: quote it as text in line 1, column 4$",
+        ),
+        ("a: !!map b", "expected a mapping node.* line 1, column 4"),
+        ("a: !!map []", "expected a mapping node.* line 1, column 4"),
         ("a: &a [*a]", "nested too deep, or contains itself"),
         ("[" * 5000, "nested too deep, or contains itself"),
         (b"\xff\xff", "not YAML"),
@@ -222,8 +236,8 @@ def test_only_mappings_can_be_merged(value: str) -> None:
             load(f"a: {{<<: {value}}}")
 
 
-def test_a_first_document_that_is_no_text_is_an_error_of_yaml() -> None:
-    for text in ("a: \x00", b"\xff\xff", b"a: \x00"):
+def test_a_first_document_that_is_no_yaml_is_an_error_with_its_line() -> None:
+    for text in ("a: \x00", b"\xff\xff", b"a: \x00", "a: !!bool maybe", "a: !!int ''", "!!map b"):
         with pytest.raises(ValueError, match="line 1: "):
             load_first(text)
     with pytest.raises(ValueError, match="its aliases multiply"):
