@@ -18,6 +18,15 @@ _WRITE_AGE: Final = 60.0
 _Key = tuple[str, str, str]
 
 
+def attribute_text(value: object) -> str:
+    """``value`` as text that exporters can encode; never raises.
+
+    They lose a whole batch of spans for one lone surrogate, as in the name of a file that is not
+    UTF-8.
+    """
+    return safe_text(value).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 @final
 class Links:
     """Remembers spans that calls may follow from: the last 4096 writes and calls. Thread-safe."""
@@ -85,7 +94,7 @@ class Links:
                     write[0],
                     {
                         "appsdk.link": "this operator's last write of the object",
-                        "appsdk.reason": safe_text(reason),
+                        "appsdk.reason": attribute_text(reason),
                     },
                 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import Token
 from typing import TYPE_CHECKING, Any, Final, final
 
-from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, present_clock, safe_text
+from appsdk_operator.runtime import CallRecord, Clock, RequestRecord, present_clock
 from appsdk_operator.tracing._packages import opentelemetry
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ from opentelemetry import propagate
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from appsdk_operator._version import __version__
-from appsdk_operator.tracing._links import Links
+from appsdk_operator.tracing._links import Links, attribute_text
 
 _trace: Final = opentelemetry.trace
 
@@ -124,13 +124,14 @@ class Tracing:
                     "exception",
                     {
                         "exception.type": cause.type,
-                        "exception.message": cause.text,
+                        "exception.message": attribute_text(cause.text),
                         "code.function.name": cause.function,
                         "appsdk.place": cause.place,
                     },
                 )
                 span.set_attribute("error.type", cause.type)
-                span.set_status(Status(StatusCode.ERROR, f"{cause.type}: {cause.text}"))
+                text = attribute_text(f"{cause.type}: {cause.text}")
+                span.set_status(Status(StatusCode.ERROR, text))
         span.end()
 
     def request_began(self, request: RequestRecord) -> None:
@@ -156,7 +157,7 @@ class Tracing:
             span.set_attribute("http.response.status_code", request.status)
         if request.error:
             span.set_attribute("error.type", request.error.partition(":")[0])
-            span.set_status(Status(StatusCode.ERROR, request.error))
+            span.set_status(Status(StatusCode.ERROR, attribute_text(request.error)))
             if request.is_write:
                 self._links.forget_write(request, span.get_span_context())
         span.end()
@@ -168,7 +169,7 @@ def _of_call(call: CallRecord) -> dict[str, Any]:
         "appsdk.controller": call.controller,
         "appsdk.role": call.role,
         "appsdk.attempt": call.attempt,
-        "appsdk.reasons": [safe_text(reason) for reason in call.reasons],
+        "appsdk.reasons": [attribute_text(reason) for reason in call.reasons],
         **_function_of(call),
     }
 
@@ -180,7 +181,7 @@ def _function_of(call: CallRecord) -> Mapping[str, str]:
 def _object_of(call: CallRecord) -> Mapping[str, str]:
     return {
         "appsdk.kind": call.kind,
-        "appsdk.object.name": call.name,
+        "appsdk.object.name": attribute_text(call.name),
         "k8s.namespace.name": call.namespace,
     }
 

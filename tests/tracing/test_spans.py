@@ -268,6 +268,19 @@ def test_a_reason_whose_text_fails_is_named(spans):
     )
 
 
+def test_a_text_with_lone_surrogates_loses_no_batch_of_spans(spans):
+    encoder = pytest.importorskip("opentelemetry.exporter.otlp.proto.common.trace_encoder")
+    tracing = Tracing(spans.provider)
+    call = a_call("\udc80", reasons=("\udc81",))
+    call.outcome, call.cause = "retrying", FailureCause(OSError("no file '\udc82'"))
+    request = a_write()
+    request.error = "OSError: '\udc83'"
+    made(tracing, call, request)
+    encoded = encoder.encode_spans(spans.all()).SerializeToString()
+    for text in (rb"\udc80", rb"\udc81", rb"no file '\udc82'", rb"OSError: '\udc83'"):
+        assert text in encoded
+
+
 def test_log_records_have_the_ids_of_the_span_they_were_written_in(spans):
     tracing = Tracing(spans.provider)
     inside, outside = logging.makeLogRecord({}), logging.makeLogRecord({})
