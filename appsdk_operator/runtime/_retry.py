@@ -177,7 +177,11 @@ class TenacityRetry:
         """Seconds until the retry; None if tenacity would stop or not retry."""
         waited = 0.0
         if self._stop is not None:
-            waited = sum(self._delay(self._state(error, n, 0.0)) for n in range(attempt))
+            # One state for all: to make one takes a hundred times as long as to ask.
+            earlier = self._state(error, 0, 0.0)
+            for number in range(1, attempt + 1):
+                earlier.attempt_number = number
+                waited += self._delay(earlier)
         state = self._state(error, attempt, waited)
         if self._retry is not None and not self._retry(state):
             return None

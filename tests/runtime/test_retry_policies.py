@@ -195,6 +195,20 @@ def test_a_function_of_the_retry_state_sees_the_error_and_the_attempt():
     assert seen == [(5, ERROR, True)]
 
 
+def test_the_sum_of_many_waits_makes_no_state_for_each():
+    seen: dict[int, t.RetryCallState] = {}
+    attempts = []
+
+    def wait(state: t.RetryCallState) -> float:
+        seen[id(state)] = state
+        attempts.append(state.attempt_number)
+        return 1.0
+
+    assert TenacityRetry(stop=t.stop_after_delay(100), wait=wait)(ERROR, 99) == 1.0
+    assert attempts == [*range(1, 101)]
+    assert len(seen) == 2
+
+
 @given(st.integers(1, 12), st.integers(1, 5))
 def test_delays_of_the_adapter_are_those_of_tenacity_itself(attempts, step):
     slept: list[float] = []
