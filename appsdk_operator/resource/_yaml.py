@@ -53,7 +53,7 @@ class _Loader(yaml.SafeLoader):
             problem = f"found a value that is no {node.tag.rpartition(':')[2]}: quote it as text"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         if not isinstance(node, yaml.MappingNode):
             return dict(super().construct_mapping(node, deep))  # which refuses it
         own = set()
