@@ -10,7 +10,14 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator
-from types import CodeType, FrameType, TracebackType
+from types import (
+    AsyncGeneratorType,
+    CodeType,
+    CoroutineType,
+    FrameType,
+    GeneratorType,
+    TracebackType,
+)
 from typing import Any
 
 from appsdk_operator.runtime._logs.texts import is_interrupt, safe_text
@@ -223,7 +230,8 @@ def present_place(thread: int | None) -> str:
 def awaiting_place(coroutine: Any) -> str:
     """Where the user's code of a coroutine waits, as :func:`present_place`."""
     place, awaited = "", coroutine
-    while awaited is not None:
+    # Python's own alone: an object of the user's may have any attributes.
+    while isinstance(awaited, (CoroutineType, GeneratorType, AsyncGeneratorType)):
         frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
         if frame is not None and _is_users(frame.f_code.co_filename, after_kit=True):
             place = _place_of_frame(frame)
