@@ -160,6 +160,32 @@ def test_add_all_with_too_few_tickets_queues_nothing(queue: WorkQueue[str]) -> N
     assert len(queue) == 0
 
 
+@pytest.mark.parametrize("priority", [None, "high", 1.5, math.nan])
+def test_a_priority_that_is_no_whole_number_is_refused_and_blocks_nothing(
+    queue: WorkQueue[str], priority: Any
+) -> None:
+    for after in (0.0, 1.0):
+        with pytest.raises(TypeError, match="give a whole number"):
+            queue.add("a", priority=priority, after=after)
+    with pytest.raises(TypeError, match="give a whole number"):
+        queue.add_all(["a"], priority=priority)
+    assert queue.wait_idle(0)
+    queue.add("a")
+    assert ready(queue) == ["a"]
+
+
+def test_a_delay_beyond_any_float_is_refused_and_blocks_nothing(
+    queue: WorkQueue[str], clock: ManualClock
+) -> None:
+    for _ in range(2):
+        with pytest.raises(OverflowError):
+            queue.add("a", after=10**400)
+    assert queue.snapshot() == []
+    queue.add("a", after=1.0)
+    clock.advance(1.0)
+    assert ready(queue) == ["a"]
+
+
 def test_add_all_runs_the_callers_iterable_outside_the_lock(queue: WorkQueue[str]) -> None:
     def keys() -> Iterator[str]:
         yield "a"

@@ -126,9 +126,10 @@ class QueueState(Generic[K]):
             self._wake_due(now)
         entry = self._entries.get(key)
         if entry is None:
+            due = now + delay if delay > 0 else None  # before the entry: it may be no float
             entry = self._entries[key] = _Entry(key, priority)
-            if delay > 0:
-                self._put_waiting(entry, now + delay)
+            if due is not None:
+                self._put_waiting(entry, due)
             else:
                 self._put_ready(entry, now, ticket)
         elif entry.place == _WAITING:

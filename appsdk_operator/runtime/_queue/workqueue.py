@@ -19,6 +19,7 @@ from appsdk_operator.runtime._metrics import Metrics
 from appsdk_operator.runtime._queue.rate_limiters import ItemExponential, RateLimiter
 from appsdk_operator.runtime._queue.state import QueueItem, QueueState
 from appsdk_operator.runtime._samples import Family, LocalHistogram, Sample
+from appsdk_operator.runtime.validation import check_count
 
 K = TypeVar("K", bound=Hashable)
 
@@ -186,6 +187,9 @@ class WorkQueue(Generic[K]):
             reason: the reason, for logs and debug pages; turned into text only when shown.
 
         After :meth:`shut_down` the call does nothing.
+
+        Raises:
+            TypeError: the priority is not a whole number.
         """
         lock = self._lock
         if get_ident() == _MAIN_THREAD:
@@ -202,6 +206,8 @@ class WorkQueue(Generic[K]):
     def _add(self, key: K, priority: int, after: float, ticket: int | None, reason: Any) -> None:
         if self._is_shut_down:
             return
+        if type(priority) is not int:  # one that cannot be compared would block the queue
+            check_count("priority", priority)
         now = self._clock.monotonic()
         if after > 0:
             self._retries += 1
@@ -212,7 +218,12 @@ class WorkQueue(Generic[K]):
     def add_all(
         self, keys: Iterable[K], *, priority: int = 0, tickets: Iterable[int] | None = None
     ) -> None:
-        """Queue many keys at the cost of one, each with its ticket, or behind all other keys."""
+        """Queue many keys at the cost of one, each with its ticket, or behind all other keys.
+
+        Raises:
+            TypeError: the priority is not a whole number.
+        """
+        check_count("priority", priority)
         # Outside the lock: an iterable may run code of its owner, and fail.
         pairs: list[tuple[K, int | None]] = (
             [(key, None) for key in keys]
