@@ -332,10 +332,11 @@ def steps_of_text(text: str) -> Steps:
 
 def _value_at(obj: Object[Any, Any], steps: Steps) -> Any:
     """The value at a path, of plain JSON; None when it is missing."""
-    names, decode = _decoder(steps)
     try:
+        names, decode = _decoder(steps)
         value = decode_large(decode, obj.raw)
-    except (AttributeError, *DECODE_ERRORS):  # a changeable object, or text instead of a mapping
+    except (AttributeError, ValueError, *DECODE_ERRORS):
+        # A changeable object, text instead of a mapping, or a name that is escaped in JSON.
         return _below(obj.get(str(steps[0])), steps[1:])
     value = value.inner
     if value is None:

@@ -383,6 +383,14 @@ def test_a_field_below_what_is_no_mapping_is_missing() -> None:
     assert (field("spec.a.b[1]") == 2)(copy)
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb"])
+def test_a_key_may_have_characters_that_json_escapes(name: str) -> None:
+    obj = thing(spec={name: {"size": 1}})
+    assert (field("spec").key(name)["size"] == 1)(obj)
+    assert field("spec").key(name).changed(obj, thing(spec={}))
+    assert not field("status").key(name).exists(obj)
+
+
 def test_a_value_that_is_read_cannot_be_changed() -> None:
     value = field("spec.a").value(thing(spec={"a": {"b": [1]}}))
     assert value == {"b": [1]}
