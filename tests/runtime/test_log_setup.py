@@ -121,6 +121,18 @@ def test_a_text_of_the_cluster_forges_no_line_and_commands_no_terminal(color: bo
     assert second == "    ERROR all is lost\\r\\x1b[2J\\x9b2J"
 
 
+@pytest.mark.parametrize("color", [True, False])
+def test_a_text_of_the_cluster_in_an_error_forges_no_line_either(color: bool) -> None:
+    error = ValueError("no color red\nERROR all is lost\x1b[2J")
+    record = logging.makeLogRecord({"name": "shop", "levelno": 40, "msg": "failed"})
+    record.exc_info = (ValueError, error, None)
+    record.stack_info = "Stack\nERROR of all"
+    first, *below = TextFormatter(color=color).format(record).replace("\x1b[2m", "").splitlines()
+    assert "failed" in first
+    assert all(line.startswith("    ") for line in below)
+    assert "    ERROR all is lost\\x1b[2J" in "\n".join(below)
+
+
 def test_a_record_about_an_object_names_it_once() -> None:
     def line(message: str) -> str:
         fields = {"namespace": "red", "object": "a"}

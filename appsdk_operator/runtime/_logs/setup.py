@@ -41,9 +41,9 @@ class TextFormatter(logging.Formatter):
     With ``color``, the time is the local time of day, and the names of the kit's own loggers are
     left out. Without, it is date and time in UTC, and each line has its logger. If a record has an
     object that its message does not name, as with ``reconcile_context().logger``, the line ends
-    with it. Further lines of a message are indented, and control characters are escaped, so that a
-    text from the cluster cannot forge a record. Tracebacks have the frames of your code, and with
-    ``whole_tracebacks`` the kit's, too.
+    with it. Further lines of a message, and tracebacks, are indented, and control characters are
+    escaped, so that a text from the cluster cannot forge a record. Tracebacks have the frames of
+    your code, and with ``whole_tracebacks`` the kit's, too.
 
     >>> record = logging.makeLogRecord({"name": "shop", "levelname": "INFO", "created": 0.0,
     ...                                 "msg": "did %s", "args": ("it",)})
@@ -58,7 +58,7 @@ class TextFormatter(logging.Formatter):
         self._is_whole = whole_tracebacks
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format the record; a traceback follows on its own lines."""
+        """Format the record; a traceback follows on its own lines, indented."""
         text = printable(record.getMessage())
         about = _object_of(record)
         if about and about not in text:
@@ -67,10 +67,13 @@ class TextFormatter(logging.Formatter):
             text = f"{self._dim(record.name + ':')} {text}"
         line = f"{self._dim(self._time(record))} {self._level(record)} {text}"
         if record.exc_info and record.exc_info[1] is not None:
-            line += f"\n{self._dim(printable(self._exception(record.exc_info), indent=''))}"
+            line += self._below(self._exception(record.exc_info))
         if record.stack_info:
-            line += f"\n{self._dim(record.stack_info)}"
+            line += self._below(record.stack_info)
         return line
+
+    def _below(self, text: str) -> str:
+        return f"\n{self._dim(f'    {printable(text)}')}"
 
     def _exception(self, exc_info: Any) -> str:
         if self._is_whole:
@@ -94,11 +97,11 @@ class TextFormatter(logging.Formatter):
         return f"{_DIM}{text}{_RESET}" if self._color else text
 
 
-def printable(text: str, indent: str = "    ") -> str:
-    """``text`` without control characters; lines after the first are indented, or left alone."""
+def printable(text: str) -> str:
+    """``text`` without control characters; lines after the first are indented."""
     if text.isprintable():
         return text
-    text = text.translate(_CONTROLS if indent else {**_CONTROLS, 0x0A: "\n"})
+    text = text.translate(_CONTROLS)
     # Surrogates, as in names of files that are not UTF-8: a stream would refuse the line.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
