@@ -18,7 +18,7 @@ from appsdk_operator.cache import (
 from appsdk_operator.client import Request
 from appsdk_operator.resource import Kind, Object, SelectorError, kinds
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
-from appsdk_operator.testing import MemoryServer
+from appsdk_operator.testing import MemoryServer, running
 from tests.cache.conftest import (
     PATIENCE,
     PLACE,
@@ -1032,3 +1032,32 @@ def test_a_thread_that_cannot_start_ends_the_run_and_leaves_none_behind(monkeypa
         stop.set()
         subject.run(stop)
     assert not any(thread.is_alive() for thread in started if thread.ident)
+
+
+@pytest.mark.parametrize("what", ["informer", "cache"])
+def test_a_handler_whose_thread_cannot_start_is_not_added(monkeypatch, what):
+    """With a full queue that nobody empties, the informer would wait for ever."""
+
+    def start_others(thread):
+        if "worker" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    stream = Stream([line("ADDED", thing("a")), bookmark(10, ends_initial=True)], then=None)
+    if what == "informer":
+        subject, kind = Informer(THING, ScriptedClient(stream), metrics=Metrics()), ()
+    else:
+        subject, kind = Cache(ScriptedClient(stream), metrics=Metrics()), (THING,)
+        subject.add(THING)
+    start = threading.Thread.start
+    with running(subject):
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start_others)
+            with pytest.raises(RuntimeError, match="can't start"):
+                subject.add_event_handler(*kind, Recorder(), max_pending=1, overflow=Overflow.BLOCK)
+        other = Recorder()
+        subject.add_event_handler(*kind, other)
+        stream.send(line("ADDED", thing("b", 11)))
+        other.wait_for("add b@11")
+        stream.send(line("ADDED", thing("c", 12)))
+        other.wait_for("add c@12")

@@ -461,12 +461,12 @@ class Cache:
                 remove=self._remove_handler,
             )
             try:
+                if self._stop is not None:
+                    registration.start()
                 kind_cache.register(registration)
             except BaseException:
                 registration.stop()
                 raise
-            if self._stop is not None:
-                registration.start()
         registration.report_failures()
         return registration
 

@@ -783,9 +783,9 @@ class InformerAccess:
                     f"the informer of {informer.kind.qualified_name} has stopped: add handlers "
                     "earlier, or make a new informer"
                 )
-            self.registrations = (*self.registrations, registration)
             if self.has_run:
-                registration.start()
+                registration.start()  # which may fail: first, or its events would wait for ever
+            self.registrations = (*self.registrations, registration)
             present = self._store.list() if sends_present else []
             if present:
                 events = [Event(ResourceAction.CREATE, obj, None, True) for obj in present]
