@@ -266,7 +266,11 @@ class Cache:
         added = KindCache(
             kind, options, make=self._make_informer, run=self._run, may_upgrade=may_upgrade
         )
-        added.follow(self._selections(added))
+        try:
+            added.follow(self._selections(added))
+        except BaseException:  # a thread cannot be started; those that were run for nobody
+            added.end()
+            raise
         # Only once nothing can fail any more: a kind without informers would read as empty.
         self._kind_caches[kind] = added
         self._changed.wake()
@@ -649,7 +653,8 @@ class Cache:
 
         Raises:
             TypeError: ``stop`` is not a StopSignal, or ``meanwhile`` no plain function.
-            RuntimeError: the cache was run before, or an informer failed, which is a defect.
+            RuntimeError: the cache was run before, or an informer failed, which is a defect, or
+                could not be started when the namespaces changed.
             TimeoutError: informers or handlers still run; the text names their threads.
         """
         check_stop(stop)
@@ -963,7 +968,15 @@ class Cache:
         if stop is not None and made.stop is None:
             own = made.stop = stop.child()
             informer = made.informer
-            self._start(f"{informer.kind}/{made.selection}", lambda: informer.run(own), stop)
+            try:
+                self._start(f"{informer.kind}/{made.selection}", lambda: informer.run(own), stop)
+            except BaseException as error:
+                # Handlers and readers of a kind that is here would wait for it for ever. One that
+                # is being added can be added again.
+                if informer.kind in self._kind_caches:
+                    self._failure = error
+                    stop.set()
+                raise
 
     def _start(self, name: str, run: Callable[[], None], stop: StopSignal) -> None:
         def follow() -> None:

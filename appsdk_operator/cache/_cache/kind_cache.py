@@ -124,16 +124,15 @@ class KindCache:
                 del self._current[each.selection]
         for selection in added:
             if selection not in overlapping:
-                self._start(selection, joins=joins)
+                self._add(selection, joins=joins)
         if overlapping:
             new = [
                 prepared.get(s) or SelectionInformer(s, self._make(self, s)) for s in overlapping
             ]
             are_frozen = all(each.is_frozen for each in replaced)
             self._switchover = _Switchover(replaced, new, are_frozen)
-            for each in new:
-                self._run(each)
-            self.advance()
+        self.run()  # once all are known, because a thread may not start
+        self.advance()
         self._note_upgraded()
 
     def register(self, registration: CacheRegistration) -> None:
@@ -189,12 +188,11 @@ class KindCache:
             self._current[each.selection] = each
         self._note_upgraded()
 
-    def _start(self, selection: Selection, *, joins: bool) -> None:
-        started = SelectionInformer(selection, self._make(self, selection), joins=joins)
+    def _add(self, selection: Selection, *, joins: bool) -> None:
+        added = SelectionInformer(selection, self._make(self, selection), joins=joins)
         for registration in self.registrations:
-            registration.follow(started.informer, is_joining=joins)
-        self._current[selection] = started
-        self._run(started)
+            registration.follow(added.informer, is_joining=joins)
+        self._current[selection] = added
 
     def run(self) -> None:
         """Run the informers that do not run yet."""
