@@ -310,6 +310,26 @@ def test_a_string_is_one_value_and_not_its_letters():
     assert store.index_values("name") == ["abc"]
 
 
+class Odd(str):
+    """Text that cannot be compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("result", [Odd("v"), [Odd("v")], [Odd("v"), Odd("v")]])
+def test_the_methods_of_an_index_value_lose_no_event(result):
+    store = store_of(thing("a"), indexes={"odd": lambda _: result})
+    assert change(store, "ADDED", thing("b", 2)) == ["add b@2"]
+    assert change(store, "MODIFIED", thing("b", 3)) == ["update b@2->3"]
+    assert names(store.by_index("odd", "v")) == ["a", "b"]
+    assert change(store, "DELETED", thing("b", 4)) == ["delete b@4"]
+    assert names(store.by_index("odd", "v")) == ["a"]
+
+
 @pytest.mark.parametrize("result", [None, 1, [[]]])
 def test_an_index_function_that_fails_leaves_the_object_out_and_says_so(result, caplog):
     store = store_of(

@@ -140,11 +140,9 @@ class _Index:
         values: Any = None
         try:
             values = self.function(obj)
-            # A string is iterable too, but its letters are not meant. One of a class of the user's
-            # may have no hash, and is hashed where nobody expects an error.
-            if type(values) is str or isinstance(values, str):
-                return (str.__str__(values),)
-            return tuple(dict.fromkeys(values))
+            # A string is iterable too, but its letters are not meant.
+            found = (values,) if isinstance(values, str) else values
+            return tuple(dict.fromkeys(map(_plain, found)))
         except BaseException as raised:
             error = as_exception(f"index {self.name!r}", raised)
             if type(values) is CoroutineType:
@@ -545,6 +543,11 @@ def differ(one: Object, other: Object) -> bool:
         return one != other
     except DecodeError:  # of one of which the metadata alone can be read
         return True
+
+
+def _plain(value: Any) -> Any:
+    """``value`` without the methods of a class of the user's: writes compare it and hash it."""
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 def _selected(found: list[Object], selection: LabelSelection | None) -> Objects:
