@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,12 @@ from appsdk_operator.resource import (
     Kind,
     MutableObject,
     Object,
+    UndecodableEvent,
     WatchEventType,
     WrongKindError,
     as_object,
     decode_watch_event,
+    decode_watch_events,
 )
 
 POD = Kind(group="", version="v1", kind="Pod")
@@ -94,6 +97,19 @@ def test_bookmarks_of_a_foreign_watch_pass() -> None:
     bookmark = {"metadata": {"resourceVersion": "7"}}
     ((line,),) = list(ForeignStream(POD, [("BOOKMARK", bookmark)]))
     assert decode_watch_event(POD, line).resource_version == "7"
+
+
+@pytest.mark.parametrize(
+    "more", [{"kind": "Secret"}, {"spec": json.loads('{"x":' * 600 + "1" + "}" * 600)}]
+)
+def test_an_object_that_cannot_be_decoded_ends_no_foreign_watch(more: dict[str, Any]) -> None:
+    events = [("ADDED", {**DATA, **more}), ("MODIFIED", DATA)]
+    lines = [line for lines in ForeignStream(POD, events) for line in lines]
+    (first, second), garbage = decode_watch_events(POD, lines)
+    assert garbage is None
+    assert isinstance(first, UndecodableEvent)
+    assert (first.type, first.undecodable.name) == (WatchEventType.ADDED, "web")
+    assert second.object is not None
 
 
 @pytest.mark.parametrize("event", ["ADDED", ("CHANGED", DATA), {"object": DATA}])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, final
 
-from appsdk_operator.resource import Kind, as_object, encode_json
+from appsdk_operator.resource import DecodeError, EncodeError, Kind, as_object, encode_json
 
 _TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 
@@ -22,7 +23,8 @@ class ForeignStream:
             converted as by :func:`~appsdk_operator.resource.as_object`.
 
     Raises:
-        TypeError: during a read, if the form of an event or its object is unknown.
+        TypeError: during a read, if the form of an event or its object is unknown. An object that
+            cannot be decoded is no error: the informer reports it and follows the others.
 
     >>> from appsdk_operator.resource import kinds
     >>> stream = ForeignStream(kinds.core.v1.Pod, [("ADDED", {"metadata": {"name": "web"}})])
@@ -51,11 +53,19 @@ class ForeignStream:
     def __iter__(self) -> Iterator[list[bytes]]:
         for event in self._events:
             event_type, value = _parts(event)
-            if event_type in ("BOOKMARK", "ERROR"):
-                raw = encode_json(value)
-            else:
-                raw = as_object(self._kind, value).raw
+            is_object = event_type not in ("BOOKMARK", "ERROR")
+            raw = self._raw(value) if is_object else encode_json(value)
             yield [b'{"type":"%s","object":%s}' % (event_type.encode(), raw)]
+
+    def _raw(self, value: Any) -> bytes:
+        try:
+            return as_object(self._kind, value).raw
+        except (DecodeError, EncodeError):
+            if not isinstance(value, Mapping):
+                raise
+            # As it came, for the informer to refuse: it reports the object and follows the others.
+            # An error here would end each watch at this event.
+            return json.dumps(dict(value)).encode()
 
 
 def _parts(event: Any) -> tuple[str, Any]:
