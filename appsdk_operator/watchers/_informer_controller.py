@@ -283,7 +283,11 @@ class InformerController:
         with self._lock:
             stop = self._stop
         if stop is not None:
-            self._run_informer(own, stop)
+            try:
+                self._run_informer(own, stop)
+            except BaseException:  # a thread cannot be started
+                self.remove_informer(informer)
+                raise
 
     def remove_informer(self, informer: RunnableInformer) -> None:
         """Stop the informer and drop its events and retries. An unknown one is ignored."""

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from appsdk_operator.cache import Informer
 from appsdk_operator.client import Client, ClientConfig
 from appsdk_operator.controllers import Result
-from appsdk_operator.resource import Kind, kinds
+from appsdk_operator.resource import Kind, MutableObject, kinds
 from appsdk_operator.runtime import Metrics, StillRunning, StopSignal, system_clock
+from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.watchers import (
     ConstantBackoff,
     ExponentialBackoff,
@@ -296,6 +298,29 @@ def added(obj):
 def test_a_watcher_says_what_its_functions_are_called(make, text):
     with pytest.raises(TypeError, match=text):
         make()
+
+
+def test_an_informer_that_cannot_start_while_the_controller_runs_can_be_added_again(monkeypatch):
+    """Else the controller would never sync, and refuse it as one that it has."""
+    start, failures = threading.Thread.start, [RuntimeError("can't start new thread")]
+
+    def start_others(thread):
+        if thread.name.startswith("c/informer/") and failures:
+            raise failures.pop()
+        start(thread)
+
+    controller, seen = InformerController(name="c", metrics=Metrics()), threading.Event()
+    controller.add_watcher(SimpleWatcher(add=lambda _: seen.set()), CONFIG_MAP)
+    with MemoryServer() as server, server.client() as client:
+        client.create(MutableObject.new(CONFIG_MAP, "a", namespace="default"))
+        informer = Informer(CONFIG_MAP, client, metrics=Metrics())
+        with running(controller):
+            monkeypatch.setattr(threading.Thread, "start", start_others)
+            with pytest.raises(RuntimeError, match="can't start"):
+                controller.add_informer(informer, CONFIG_MAP)
+            assert controller.health().is_ready
+            controller.add_informer(informer, CONFIG_MAP)
+            assert seen.wait(30)
 
 
 def test_a_thread_that_cannot_start_hides_no_informer_that_does_not_return(monkeypatch):
