@@ -15,6 +15,7 @@ from appsdk_operator.cache import (
     NotFollowedError,
 )
 from appsdk_operator.cache._client.overlay import Overlay, WrittenObject, resolved
+from appsdk_operator.cache._informer.informer import access_to
 from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.client import (
     Client,
@@ -143,7 +144,19 @@ def test_uncached_kinds_are_read_from_the_server(live, start):
     live.delete(ConfigMap, "a", namespace="default")
     with pytest.raises(NotFound):
         client.get(ConfigMap, "a", namespace="default")
-    assert client._overlay.counts() == {}
+
+
+def test_an_index_shows_own_writes_of_an_uncached_kind(live, start):
+    """An index is always read from the cache."""
+    client = start(live, ConfigMap, run=False, uncached=[ConfigMap])
+    client.cache.add_index(ConfigMap, "name", lambda obj: [obj.name])
+    with running(client.cache):
+        (access,) = (access_to(each) for each in client.cache.informers(ConfigMap))
+        with access.lock:  # the watch brings nothing
+            last = client.create(draft("last"))
+            assert client.by_index(ConfigMap, "name", "last") == [last]
+            client.delete(ConfigMap, "last", namespace="default", uid=last.uid)
+            assert client.by_index(ConfigMap, "name", "last") == []
 
 
 def test_pages_and_watches_are_live(live, start):

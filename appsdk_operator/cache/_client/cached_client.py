@@ -128,7 +128,7 @@ class CachedClient(ClientWrapper):
         self.remedies: Remedies = Remedies()
         """The advice in errors of reads that the cache cannot answer."""
         self._uncached = frozenset(kind_tuple("uncached", uncached))
-        self._overlay = Overlay(overlay_limit, self._informer_of)
+        self._overlay = Overlay(overlay_limit, self.cache.informer_of)
         self._is_dry = _is_dry(client)
         self._retire = metrics.add_source(self._samples) if metrics else lambda: None
 
@@ -262,7 +262,7 @@ class CachedClient(ClientWrapper):
     ) -> Objects[SpecT, StatusT]:
         overlaid: dict[ObjectKey, tuple[Written, Informer]] = {}
         for key in self._overlay.keys(kind):
-            informer = self._informer_of(kind, key.namespace)
+            informer = self.cache.informer_of(kind, key.namespace)
             if informer is not None and any(
                 target.informer is informer and target.covers(key.namespace) for target in targets
             ):
@@ -365,7 +365,7 @@ class CachedClient(ClientWrapper):
 
     def _present(self, kind: Kind, namespace: str) -> Objects:
         """What reads of a namespace would return, also before the first sync."""
-        informer = self._informer_of(kind, namespace)
+        informer = self.cache.informer_of(kind, namespace)
         if informer is None:
             return []
         keys = {obj.key for obj in informer.store.list(namespace=namespace or None)}
@@ -374,7 +374,7 @@ class CachedClient(ClientWrapper):
 
     def _known(self, kind: Kind[SpecT, StatusT], key: ObjectKey) -> Object[SpecT, StatusT] | None:
         """What a read would return, also before the first sync."""
-        informer = self._informer_of(kind, key.namespace)
+        informer = self.cache.informer_of(kind, key.namespace)
         return None if informer is None else self._resolved(kind, key, informer)
 
     def _last_version(self, deleted: Object) -> str:
@@ -385,7 +385,7 @@ class CachedClient(ClientWrapper):
 
     def _add_written(self, kind: Kind, obj: Object, created_after: int | None = None) -> None:
         self.cache.note_written(obj)
-        informer = self._informer_of(kind, obj.namespace)
+        informer = self.cache.informer_of(kind, obj.namespace)
         if informer is None or not obj.resource_version.isdigit():
             return
         stored: Object | None = None
@@ -407,7 +407,7 @@ class CachedClient(ClientWrapper):
             version: a resource version that it had; ``""`` if unknown.
             deleted_version: one after its deletion; default: ``version``, the deletion's own.
         """
-        informer = self._informer_of(kind, key.namespace)
+        informer = self.cache.informer_of(kind, key.namespace)
         if informer is None or not uid or (version and not version.isdigit()):
             return
         written = WrittenObject(
@@ -417,12 +417,6 @@ class CachedClient(ClientWrapper):
             deleted_version=deleted_version or version,
         )
         self._overlay.add(kind, key, written)
-
-    def _informer_of(
-        self, kind: Kind[SpecT, StatusT], namespace: str
-    ) -> Informer[SpecT, StatusT] | None:
-        """The informer that follows a namespace of a kind that is read from the cache."""
-        return None if kind in self._uncached else self.cache.informer_of(kind, namespace)
 
     def _samples(self) -> Samples:
         counts = dict.fromkeys(self.cache.kinds, 0)
