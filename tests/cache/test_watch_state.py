@@ -166,6 +166,14 @@ def test_a_list_that_fails_is_tried_again_after_a_backoff(error):
 
 
 @pytest.mark.parametrize("fail", ["list_failed", "watch_failed"])
+def test_what_another_library_calls_retry_after_hides_no_error(fail):
+    error = type("Throttled", (Exception,), {"retry_after": "5"})("slow down")
+    state = machine()
+    assert shown(getattr(state, fail)(error, 0.0)) == [f"{fail[:-7]}: Throttled"]
+    assert isinstance(state.next(), Wait)
+
+
+@pytest.mark.parametrize("fail", ["list_failed", "watch_failed"])
 def test_retry_after_makes_the_wait_longer_but_never_shorter(fail):
     state = machine() if fail == "list_failed" else watching()
     if fail == "watch_failed":

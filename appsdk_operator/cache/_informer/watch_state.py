@@ -568,7 +568,7 @@ class WatchState:
         self._pages = PaginationGuard("the list")
 
     def _wait(self, seconds: float, error: Exception | None) -> None:
-        asked = getattr(error, "retry_after", None) if error is not None else None
+        asked = error.retry_after if isinstance(error, ApiError) else None
         self._delay = max(seconds, min(asked or 0.0, _MAX_RETRY_AFTER))
 
 
