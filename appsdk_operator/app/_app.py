@@ -412,7 +412,8 @@ class App:
         They are listed by kind, also for a kind that has only timers by now. They include the
         finalizers of earlier names, of the other versions of a kind, and of additions in progress.
         If a function of the client makes a watcher, the App assumes the default finalizer. A kind
-        of several versions is listed by its hub version.
+        of several versions is listed by its hub version. A kind that has only reconcilers is listed
+        without finalizers: those that they set are not known.
 
         Raises:
             ValueError: as :attr:`kinds`.

@@ -20,7 +20,7 @@ def finalizers_of(
 ) -> dict[Kind[Any, Any], tuple[str, ...]]:
     """The finalizers on objects of each kind, with those of earlier names, versions and releases.
 
-    A kind of several versions is there once, in its hub's.
+    A kind of several versions is there once, in its hub's. One that is only reconciled has none.
 
     Raises:
         ValueError: a kind is handled in several versions, and nothing converts between them.
@@ -48,4 +48,7 @@ def finalizers_of(
         else:
             continue
         found.setdefault(hub, {}).update(dict.fromkeys(names))
+    for reconciling in declared.reconciling:
+        kind = reconciling.kind
+        found.setdefault(hubs.get(kind.qualified_name, (kind,))[0], {})
     return {kind: tuple(names) for kind, names in found.items()}

@@ -146,8 +146,12 @@ class _Uninstall:
                 ) from error
 
     def _finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
-        found = self.app.finalizers()
-        return {kind: (*names, *self.more_finalizers) for kind, names in found.items()}
+        own = {each.hub if isinstance(each, Versions) else each: () for each in self.app.kinds}
+        found = {**self.app.finalizers()}
+        named = {
+            kind: (*found.get(kind, ()), *self.more_finalizers) for kind in (*found, *own)
+        }
+        return {kind: names for kind, names in named.items() if names}
 
     def _take_off(self, obj: Object[Any, Any], names: Sequence[str]) -> None:
         current: Object[Any, Any] | None = obj
@@ -266,7 +270,8 @@ def uninstall(
         options: those that its manifests were made with; the namespace matters.
         dry_run: only find out what the steps are.
         keep_crds: leave the CRDs and their objects; finalizers are taken off all the same.
-        finalizers: further finalizers to take off, of watchers with one of their own.
+        finalizers: further finalizers to take off, from objects of all kinds that the App owns or
+            handles: of reconcilers, and of watchers that set one of their own.
         timeout: seconds for one object to end; default 60.
         clock: the clock of the time-out.
 

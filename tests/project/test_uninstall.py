@@ -186,6 +186,31 @@ def test_finalizers_of_others_stay_and_so_do_the_crds_if_asked(client: Client) -
     assert not [*uninstall(client, app)]
 
 
+def test_finalizers_of_reconcilers_go_if_they_are_named(client: Client) -> None:
+    app = App("tidy-operator")
+    app.own(REGION)
+    app.reconciler(BUCKET)(nothing)
+    app.reconciler(kinds.core.v1.ConfigMap)(nothing)
+    install_crds(client, app.crds())
+    mark = "mine.example.com/own"
+    metadata = {"finalizers": [mark]}
+    config_map = MutableObject.new(
+        kinds.core.v1.ConfigMap, "tidy", namespace="default", metadata=metadata
+    )
+    client.create(config_map)
+    client.create(MutableObject.new(REGION, "tidy", metadata=metadata))
+    bucket(client, "tidy", mark)
+    steps = [str(step) for step in uninstall(client, app, finalizers=[mark], timeout=30)]
+    assert [step for step in steps if step.startswith("release")] == [
+        f"release  Bucket default/tidy ({mark})",
+        f"release  ConfigMap default/tidy ({mark})",
+        f"release  Region tidy ({mark})",
+    ]
+    assert not is_there(client, CRD, "buckets.example.com")
+    assert not is_there(client, CRD, "regions.example.com")
+    client.delete(kinds.core.v1.ConfigMap, "tidy", namespace="default")
+
+
 def test_what_the_manifests_did_not_make_stays(client: Client) -> None:
     client.apply(MutableObject.new(NAMESPACE, "small-operator"), field_manager="test")
     account = kinds.core.v1.ServiceAccount

@@ -39,7 +39,8 @@ from appsdk_operator.runtime import counted
     "finalizers",
     metavar="NAME",
     multiple=True,
-    help="Also remove this finalizer, which a watcher of yours sets. Repeat it for several.",
+    help="Also remove this finalizer, which a reconciler or watcher of yours sets. Repeat it for "
+    "several.",
 )
 @click.option(
     "--timeout", type=float, default=60.0, metavar="SECONDS", help="Longest wait for one object."
