@@ -220,6 +220,21 @@ def test_what_the_manifests_did_not_make_stays(client: Client) -> None:
     assert is_there(client, account, "small-operator", "small-operator")
 
 
+def test_what_several_replicas_need_goes_although_nobody_says_how_many_there_were(
+    client: Client,
+) -> None:
+    app = small()
+    install_crds(client, [custom_resource_definition(kind) for kind in THEIRS])
+    applied = deployed(client, app, ManifestOptions(namespace="many", replicas=2))
+    lease = MutableObject.new(kinds.coordination.v1.Lease, app.name, namespace="many")
+    client.create(lease)
+    assert any(kind.kind == "RoleBinding" for kind, _, _ in applied)
+    for _ in uninstall(client, app, ManifestOptions(namespace="many"), timeout=30):
+        pass
+    assert not is_there(client, kinds.coordination.v1.Lease, app.name, "many")
+    assert [each for each in applied if is_there(client, *each)] == [(NAMESPACE, "many", "")]
+
+
 def test_a_pod_that_does_not_end_stops_it_before_any_finalizer_goes(client: Client) -> None:
     app = App("slow-operator")
     app.on_add(REGION)(nothing)

@@ -41,11 +41,12 @@ class Placed:
 def inventory(deployed: Deployed) -> Iterator[Placed]:
     """All but CRDs, Deployment, webhook configurations and the namespace.
 
-    Whatever the certificates were from, and however many replicas there were.
+    Whatever the certificates were from, and however many replicas there were: with several, one
+    was elected.
     """
     seen: dict[Placed, None] = {}
     for certificates in ("cert-manager", "managed"):
-        options = attrs.evolve(deployed.options, certificates=certificates)
+        options = attrs.evolve(deployed.options, certificates=certificates, leader_election=True)
         one = attrs.evolve(deployed, options=options)
         values = for_kustomize(one)
         files = base_objects(one, values, budget=True) | monitoring_objects(one, values)
@@ -59,10 +60,9 @@ def inventory(deployed: Deployed) -> Iterator[Placed]:
     if deployed.certificates in ("cert-manager", "managed"):
         yield Placed(kinds.core.v1.Secret, deployed.secret, deployed.namespace, is_labelled=False)
     election = deployed.app.options.leader_election
-    if deployed.is_elected or election is not None:
-        name = election.id if election is not None else deployed.name
-        namespace = (election.namespace if election is not None else None) or deployed.namespace
-        yield Placed(kinds.coordination.v1.Lease, name, namespace, is_labelled=False)
+    name = election.id if election is not None else deployed.name
+    namespace = (election.namespace if election is not None else None) or deployed.namespace
+    yield Placed(kinds.coordination.v1.Lease, name, namespace, is_labelled=False)
 
 
 def _rank(placed: Placed) -> int:
