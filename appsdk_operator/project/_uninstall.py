@@ -29,7 +29,11 @@ _HOOKS: Final = (
     kinds.admissionregistration.v1.MutatingWebhookConfiguration,
     kinds.admissionregistration.v1.ValidatingWebhookConfiguration,
 )
+_SECRET: Final = kinds.core.v1.Secret
 _NAME_LABEL: Final = "app.kubernetes.io/name"
+_OF_CERT_MANAGER: Final = "cert-manager.io/certificate-name"
+_OF_THE_OPERATOR: Final = "ca.key"
+"""The key of the Secret that only an operator with certificates of its own has."""
 
 
 class UninstallAction(enum.StrEnum):
@@ -196,8 +200,7 @@ class _Uninstall:
         step = UninstallStep(
             UninstallAction.DELETE, placed.kind, placed.name, placed.namespace, detail
         )
-        if placed.is_labelled and found.labels.get(_NAME_LABEL) != self.deployed.name:
-            why = f"it has no label {_NAME_LABEL}={self.deployed.name}"
+        if why := self._why_it_is_kept(placed, found):
             yield attrs.evolve(step, action=UninstallAction.KEEP, detail=why)
             return
         if not self.dry_run:
@@ -210,6 +213,16 @@ class _Uninstall:
             else:
                 self._wait_for_end(found, self._why_it_stays(placed))
         yield step
+
+    def _why_it_is_kept(self, placed: Placed, found: Object[Any, Any]) -> str:
+        if placed.is_labelled and found.labels.get(_NAME_LABEL) != self.deployed.name:
+            return f"it has no label {_NAME_LABEL}={self.deployed.name}"
+        is_generated = _OF_CERT_MANAGER in found.annotations or _OF_THE_OPERATOR in (
+            found.get("data") or {}
+        )
+        if placed.kind == _SECRET and not is_generated:
+            return "its certificate is neither of cert-manager nor of the operator"
+        return ""
 
     def _why_it_stays(self, placed: Placed) -> str:
         if placed.kind != _CRD:

@@ -235,6 +235,36 @@ def test_what_several_replicas_need_goes_although_nobody_says_how_many_there_wer
     assert [each for each in applied if is_there(client, *each)] == [(NAMESPACE, "many", "")]
 
 
+@pytest.mark.parametrize(
+    ("metadata", "key", "action"),
+    [
+        ({}, "tls.key", UninstallAction.KEEP),
+        ({}, "ca.key", UninstallAction.DELETE),
+        (
+            {"annotations": {"cert-manager.io/certificate-name": "a"}},
+            "tls.key",
+            UninstallAction.DELETE,
+        ),
+    ],
+)
+def test_a_certificate_that_a_person_has_put_there_stays(
+    client: Client, metadata: dict[str, Any], key: str, action: UninstallAction
+) -> None:
+    app = App("hook-operator")
+    app.validate(BUCKET)(nothing)
+    client.apply(MutableObject.new(NAMESPACE, app.name), field_manager="test")
+    secret, name = kinds.core.v1.Secret, "hook-operator-webhooks-tls"
+    draft = MutableObject.new(secret, name, namespace=app.name, metadata=metadata)
+    draft["data"] = {key: "YQ=="}
+    client.create(draft)
+    steps = [*uninstall(client, app, timeout=30)]
+    assert [(step.action, step.kind) for step in steps] == [(action, secret)]
+    is_kept = action is UninstallAction.KEEP
+    assert is_there(client, secret, name, app.name) is is_kept
+    if is_kept:
+        client.delete(secret, name, namespace=app.name)
+
+
 def test_a_pod_that_does_not_end_stops_it_before_any_finalizer_goes(client: Client) -> None:
     app = App("slow-operator")
     app.on_add(REGION)(nothing)
