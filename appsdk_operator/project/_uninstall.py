@@ -150,11 +150,9 @@ class _Uninstall:
                 ) from error
 
     def _finalizers(self) -> Mapping[Kind[Any, Any], tuple[str, ...]]:
-        own = {each.hub if isinstance(each, Versions) else each: () for each in self.app.kinds}
-        found = {**self.app.finalizers()}
-        named = {
-            kind: (*found.get(kind, ()), *self.more_finalizers) for kind in (*found, *own)
-        }
+        own = [each.hub if isinstance(each, Versions) else each for each in self.app.kinds]
+        found = self.app.finalizers()
+        named = {kind: (*found.get(kind, ()), *self.more_finalizers) for kind in (*found, *own)}
         return {kind: names for kind, names in named.items() if names}
 
     def _take_off(self, obj: Object[Any, Any], names: Sequence[str]) -> None:
