@@ -86,3 +86,13 @@ def test_a_folder_that_cannot_be_written_is_an_error_and_no_traceback(
     Path("made").write_text("a file")
     with pytest.raises(click.ClickException, match="the files in made"):
         call(deliver)
+
+
+@pytest.mark.parametrize("names", [("kinds", "_kinds"), ("of_a", "of-a"), ("Kinds", "kinds")])
+def test_a_module_of_models_leaves_those_of_like_names_in_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in names:
+        assert _frame.run(["models", "--builtin", "core/v1/Pod", "-o", f"{name}.py"]) == 0
+    assert {path.stem for path in tmp_path.glob("*.py")} == set(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -77,5 +78,5 @@ def command(
             f"-o {output}: give the file of a module, such as models.py, or - to print it"
         )
     # Each module has its own record: another one in the folder is not a file of this run.
-    own = "".join(one if one.isalnum() and one.isascii() else "-" for one in path.stem.lower())
-    return Output(str(path.parent), check).deliver({path.name: text}, f"models-{own.strip('-')}")
+    own = "".join(one if re.fullmatch("[a-z0-9]", one) else f"-{ord(one):x}-" for one in path.stem)
+    return Output(str(path.parent), check).deliver({path.name: text}, f"models-{own}")
