@@ -232,6 +232,16 @@ def test_cleanup_deletes_the_versions_that_are_named(
     assert {path.name for path in store.iterdir()} == left
 
 
+@pytest.mark.parametrize("newest", ["latest", "latest-on-disk"])
+def test_cleanup_of_the_latest_deletes_the_newest_installed_version_alone(
+    store: Path, newest: str
+) -> None:
+    for version in ("1.35.9", "1.36.1"):
+        (store / f"{version}-{NAMES}").mkdir(parents=True)
+    assert cli.main(["assets", "cleanup", newest]) == 0
+    assert [path.name for path in store.iterdir()] == [f"1.35.9-{NAMES}"]
+
+
 def sideload(monkeypatch: pytest.MonkeyPatch, content: bytes, *args: str) -> int:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     return cli.main(["assets", "sideload", *args])

@@ -127,7 +127,9 @@ def _list(selector: Selector, platform: Platform, store: Store, index: str | Non
 def _clean_up(selector: Selector, platform: Platform, store: Store, version: str) -> None:
     if not version:
         raise click.UsageError("give the versions to delete: 1.30, '<1.30', or latest-on-disk")
-    for item in store.items(selector, platform):
+    found = store.items(selector, platform)
+    # All versions match what stands for the newest of them.
+    for item in found[:1] if version.startswith("latest") else found:
         store.remove(item)
         click.echo(f"removed v{item.number}  {item.platform}")
 
