@@ -61,14 +61,19 @@ class Fetcher:
         Raises:
             click.UsageError: it is not such a URL.
         """
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        try:
+            parts = urllib.parse.urlsplit(url)
+            self._place = parts.netloc.rpartition("@")[2]
+            is_url = parts.scheme in ("http", "https") and bool(self._place)
+            http.client.HTTPConnection(self._place)  # refuses what is no host or port
+        except (ValueError, http.client.InvalidURL):
+            is_url = False
+        if not is_url:
             raise click.UsageError(
                 f"{url} is not the URL of a live page, such as http://127.0.0.1:6060"
             )
-        self._base = f"{parts.scheme}://{parts.netloc}"
+        self._base = f"{parts.scheme}://{self._place}"
         self._is_tls = parts.scheme == "https"
-        self._place = parts.netloc.rpartition("@")[2]
         self._token = token
         self._lock = threading.Lock()
         self._open: set[http.client.HTTPConnection] = set()
@@ -183,8 +188,20 @@ def forwarded(pod: str, port: int, arguments: Sequence[str]) -> Iterator[str]:
 
 
 def token_of(path: str) -> str:
-    """The token in a file; ``""`` without one."""
-    return Path(path).read_text().strip() if path else ""
+    """The token in a file; ``""`` without one.
+
+    Raises:
+        click.ClickException: there is none; the text has nothing of the file.
+    """
+    if not path:
+        return ""
+    try:
+        token = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise click.ClickException(f"the token cannot be read: {error}") from error
+    if not re.fullmatch(rb"[!-~]+", token):
+        raise click.ClickException(f"{path} has no token: it must have the token alone, on a line")
+    return token.decode("ascii")
 
 
 # -- what is shown -------------------------------------------------------------------------------

@@ -385,6 +385,22 @@ def test_a_token_is_sent_and_a_refusal_says_what_to_give(
     serve(check, filter_provider=admit)
 
 
+@pytest.mark.parametrize("content", [b"of the live page:\nhunter2\n", b"hunter2\xff", b"\n"])
+def test_a_file_without_a_token_is_refused_without_showing_what_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    token = tmp_path / "token"
+    token.write_bytes(content)
+
+    def check(url: str) -> None:
+        assert cli.main(["top", url, "--once", "--token-file", str(token)]) == 1
+
+    serve(check)
+    shown = capsys.readouterr().err
+    assert "it must have the token alone" in shown
+    assert "hunter2" not in shown
+
+
 def _top_refusal() -> Any:
     from appsdk_operator.manager import HTTPResponse
 
@@ -422,9 +438,12 @@ def test_a_pod_is_reached_through_kubectl(
 def test_no_server_says_how_to_start_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["top", "http://127.0.0.1:1", "--once"]) == 1
     assert "--debug-address 127.0.0.1:6060" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        cli.main(["top", "ftp://elsewhere", "--once"])
-    assert "such as http://127.0.0.1:6060" in capsys.readouterr().err
+    assert cli.main(["top", "http://me:hunter2@127.0.0.1:1", "--once"]) == 1
+    assert "hunter2" not in capsys.readouterr().err
+    for url in ("ftp://elsewhere", "http://", "http://[::1", "http://here:port", "http://a b"):
+        with pytest.raises(SystemExit):
+            cli.main(["top", url, "--once"])
+        assert "such as http://127.0.0.1:6060" in capsys.readouterr().err
 
 
 class NoHTTP(socketserver.StreamRequestHandler):
