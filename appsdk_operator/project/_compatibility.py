@@ -113,13 +113,26 @@ def _plain(crd: Mapping[str, Any] | Object, what: str) -> Mapping[str, Any]:
         not isinstance(found, Mapping)
         or found.get("kind") != "CustomResourceDefinition"
         or found.get("apiVersion") != "apiextensions.k8s.io/v1"
-        or not isinstance(found.get("spec"), Mapping)
+        or not _is_whole(found.get("spec"))
     ):
         raise ValueError(
             f"{what} is not a CustomResourceDefinition of apiextensions.k8s.io/v1: give the whole "
             "object"
         )
     return found
+
+
+def _is_whole(spec: Any) -> bool:
+    """Whether a spec has what each has on an API server."""
+    if not isinstance(spec, Mapping) or not {"group", "names", "scope", "versions"} <= spec.keys():
+        return False
+    names, versions = spec["names"], spec["versions"]
+    return (
+        isinstance(names, Mapping)
+        and {"plural", "kind"} <= names.keys()
+        and isinstance(versions, Sequence)
+        and all(isinstance(each, Mapping) and "name" in each for each in versions)
+    )
 
 
 def _finding(

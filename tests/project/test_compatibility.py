@@ -233,6 +233,10 @@ def test_versions_that_go_are_found() -> None:
 def test_objects_and_mappings_are_taken_and_others_refused() -> None:
     made = crd(field(INT))
     assert breaking_changes(Object.from_dict(CRD, made), made) == []
+    for part in ("group", "names", "scope", "versions"):
+        spec = {name: value for name, value in made["spec"].items() if name != part}
+        with pytest.raises(ValueError, match="new is not a CustomResourceDefinition"):
+            breaking_changes(made, {**made, "spec": spec})
     with pytest.raises(ValueError, match="old is not a CustomResourceDefinition"):
         breaking_changes({"kind": "Widget"}, made)
 
