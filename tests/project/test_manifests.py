@@ -132,7 +132,8 @@ def test_probes_ask_the_paths_of_the_app() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout", "grace"), [(30.0, 40), (12.5, 23), (0, 10), (None, 300), (-1, 300)]
+    ("timeout", "grace"),
+    [(30.0, 40), (12.5, 23), (0, 10), (None, 300), (-1, 300), (float("inf"), 300)],
 )
 def test_a_pod_may_take_as_long_to_end_as_the_app(timeout: float | None, grace: int) -> None:
     found = deployment(App("slow", graceful_shutdown_timeout=timeout))

@@ -87,7 +87,7 @@ class Deployed:
     def grace(self) -> int:
         """Seconds between the signal to stop and the end of a pod."""
         limit = self.app.options.graceful_shutdown_timeout
-        if limit is None or limit < 0:
+        if limit is None or not 0 <= limit < math.inf:
             return _LONGEST_GRACE
         return math.ceil(limit) + _MARGIN
 
