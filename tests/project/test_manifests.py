@@ -476,6 +476,15 @@ def test_a_kit_that_no_image_can_have_is_refused(kit: str) -> None:
         ManifestOptions(kit=kit)
 
 
+def test_a_wheel_of_the_kit_is_sent_to_the_build_from_any_folder() -> None:
+    def ignored(kit: str) -> list[str]:
+        return manifests(small(), ManifestOptions(kit=kit))["Dockerfile.dockerignore"].splitlines()
+
+    assert "dist" in ignored("index")
+    assert ignored("dist/x.whl") == [*ignored("index"), "!dist/x.whl"]
+    assert ignored("git+https://example.com/kit.git@v1") == ignored("index")
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

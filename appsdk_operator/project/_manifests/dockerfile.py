@@ -100,6 +100,7 @@ def _extras(deployed: Deployed) -> list[str]:
     return ["run", "webhooks"] if deployed.certificates == "managed" or is_signed else ["run"]
 
 
-def dockerignore() -> str:
-    """What is not sent to the build."""
-    return _IGNORED
+def dockerignore(deployed: Deployed) -> str:
+    """What is not sent to the build; a wheel of the kit is, wherever it is."""
+    kit = deployed.options.kit
+    return _IGNORED if kit == "index" or "://" in kit else f"{_IGNORED}!{kit}\n"

@@ -32,7 +32,7 @@ def manifests(app: App, options: ManifestOptions | None = None) -> dict[str, str
     deployed = Deployed(app=app, options=options or ManifestOptions())
     return {
         "Dockerfile": dockerfile(deployed),
-        "Dockerfile.dockerignore": dockerignore(),
+        "Dockerfile.dockerignore": dockerignore(deployed),
         **kustomize_texts(deployed),
     }
 
@@ -61,6 +61,6 @@ def helm_chart(
     deployed = Deployed(app=app, options=options or ManifestOptions())
     return {
         "Dockerfile": dockerfile(deployed),
-        "Dockerfile.dockerignore": dockerignore(),
+        "Dockerfile.dockerignore": dockerignore(deployed),
         **chart_texts(deployed, version),
     }
