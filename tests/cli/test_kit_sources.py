@@ -165,6 +165,7 @@ def test_pip_installs_the_wheel_and_it_runs(tmp_path: Path) -> None:
         ("other-1.0-py3-none-any.whl", "is not a wheel of appsdk-operator"),
         ("git+https://example.com/kit.git", "has no revision"),
         ("git+https://me:hunter2@example.com/kit.git@v1", "has a password"),
+        ("git+https://hunter2@example.com/kit.git@v1", "has a password or a user"),
         ("git+https://example.com/kit.git@v1'$(x)", "has a character that is not allowed"),
         ("https://example.com/kit.git", "is not a package that can be installed"),
         ("http://example.com/appsdk_operator-1-py3-none-any.whl", "is not a package"),

@@ -485,6 +485,14 @@ def test_a_wheel_of_the_kit_is_sent_to_the_build_from_any_folder() -> None:
     assert ignored("git+https://example.com/kit.git@v1") == ignored("index")
 
 
+@pytest.mark.parametrize("user", ["me:hunter2", "hunter2"])
+def test_a_kit_with_a_password_is_refused_without_showing_it(user: str) -> None:
+    with pytest.raises(ValueError, match="kit: the URL has a password or a user") as raised:
+        ManifestOptions(kit=f"git+https://{user}@example.com/kit.git@v1")
+    assert "hunter2" not in str(raised.value)
+    ManifestOptions(kit="git+ssh://git@example.com/kit.git@v1")
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

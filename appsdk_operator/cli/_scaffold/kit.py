@@ -167,10 +167,12 @@ def _checked_url(url: str) -> str:
         ValueError: the text says what to give.
     """
     parts = urlsplit(url)
-    if parts.password:  # which would be in files that are committed, and in this text
+    # A user may be a token. Both would be in files that are committed, and in this text.
+    is_web = parts.scheme.endswith(("http", "https"))
+    if parts.password or (is_web and parts.username not in (None, "git")):
         raise ValueError(
-            "kit: the URL has a password, which would be written into the project's files: leave "
-            "it out, and give it to git's credential helper"
+            "kit: the URL has a password or a user, which would be written into the project's "
+            "files: leave it out, and give it to git's credential helper"
         )
     if re.search(r"[\s'\"\\;`$<>|]", url):
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -59,6 +60,13 @@ def _flag(_: object, field: attrs.Attribute[Any], value: Any) -> None:
 
 def _kit(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value, empty=False)
+    parts = urlsplit(value)
+    is_web = parts.scheme.endswith(("http", "https"))
+    if parts.password or (is_web and parts.username not in (None, "git")):
+        raise ValueError(
+            f"{field.name}: the URL has a password or a user, which would be written into the "
+            "Dockerfile: leave it out, and take a wheel along that you have built with it"
+        )
     is_path = value.endswith(".whl") and not value.startswith("/") and ".." not in value.split("/")
     if _UNQUOTABLE.search(value) or not (value == "index" or "://" in value or is_path):
         raise ValueError(
