@@ -9,7 +9,9 @@ import pytest
 
 from appsdk_operator import cli, kinds
 from appsdk_operator.apiserver import APIServer
+from appsdk_operator.app import Permission
 from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.project import dump_permissions
 from appsdk_operator.resource import MutableObject
 from appsdk_operator.testing import install_crds
 from tests.project.operators import full
@@ -121,6 +123,28 @@ def test_uninstall_asks_before_it_deletes(
             assert "delete   Lease bucket-operator/bucket-operator" in capsys.readouterr().out
             assert cli.main([*command, "--yes"]) == 0
             assert "nothing of bucket-operator is on" in capsys.readouterr().out
+
+
+def test_uninstall_finds_the_roles_of_what_tests_needed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = Permission(groups=[""], resources=["pods"], verbs=["get"], namespace="elsewhere")
+    (folder / "rbac-record.yaml").write_text(dump_permissions([pods]))
+    command = ["uninstall", "operator_of_buckets.py:app", "--kubeconfig", "config", "--yes"]
+    with APIServer() as server:
+        server.write_kubeconfig(folder / "config")
+        with Client(ClientConfig(server=server.url)) as client:
+            client.create(MutableObject.new(kinds.core.v1.Namespace, "elsewhere"))
+            labels = {"app.kubernetes.io/name": "bucket-operator"}
+            role = MutableObject.new(
+                kinds.rbac.v1.Role,
+                "bucket-operator",
+                namespace="elsewhere",
+                metadata={"labels": labels},
+            )
+            client.create(role)
+        assert cli.main(command) == 0
+    assert "delete   Role elsewhere/bucket-operator" in capsys.readouterr().out
 
 
 def _abort() -> None:

@@ -70,7 +70,7 @@ def command(target: str, output: Output, **options: Any) -> int:
     is_kit_named = "kit" in merged
     try:
         validation.check_flag("helm", helm)
-        recorded = _recorded(merged.pop("rbac_record", None))
+        recorded = recorded_permissions(merged.pop("rbac_record", None))
         chosen = ManifestOptions(target=_in_container(target), recorded=recorded, **merged)
         app = load_app(target)
         if helm:
@@ -83,7 +83,13 @@ def command(target: str, output: Output, **options: Any) -> int:
     return status
 
 
-def _recorded(path: str | None) -> tuple[Permission, ...]:
+def recorded_permissions(path: str | None) -> tuple[Permission, ...]:
+    """What tests needed besides; None: what the usual file has, if it is there.
+
+    Raises:
+        click.ClickException: the file cannot be read.
+        ValueError: it is no such record.
+    """
     from appsdk_operator.project import RECORD_FILE, load_permissions
 
     if path is None and not Path(RECORD_FILE).exists():

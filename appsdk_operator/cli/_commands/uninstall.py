@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from appsdk_operator.cli import _frame
 from appsdk_operator.cli._cluster import cluster_options
 from appsdk_operator.cli._load import target_argument
 from appsdk_operator.runtime import counted
+
+if TYPE_CHECKING:
+    from appsdk_operator.project import ManifestOptions
 
 
 @_frame.command(
@@ -65,10 +68,10 @@ def command(
     """
     from appsdk_operator.client import Client, ClientConfig, ClientError
     from appsdk_operator.controllers import FinalizerError
-    from appsdk_operator.project import ManifestOptions, UninstallError, uninstall
+    from appsdk_operator.project import UninstallError, uninstall
 
     try:
-        chosen = ManifestOptions(namespace=namespace or _namespace())
+        chosen = _options(namespace)
         config = ClientConfig.load(kubeconfig, context=context)
     except (ClientError, TypeError, ValueError) as error:
         raise click.ClickException(str(error)) from error
@@ -92,10 +95,15 @@ def command(
     return 0
 
 
-def _namespace() -> str:
+def _options(namespace: str | None) -> ManifestOptions:
+    """What the project's settings and its record say of the manifests that were made."""
     from appsdk_operator.cli._commands.manifests import command as manifests
+    from appsdk_operator.cli._commands.manifests import recorded_permissions
     from appsdk_operator.cli._settings import settings
+    from appsdk_operator.project import ManifestOptions
 
-    known = [parameter.name or "" for parameter in manifests.params]
-    found: str = settings("manifests", known).get("namespace", "")
-    return found
+    found = settings("manifests", [parameter.name or "" for parameter in manifests.params])
+    return ManifestOptions(
+        namespace=namespace or found.get("namespace", ""),
+        recorded=recorded_permissions(found.get("rbac_record")),
+    )
