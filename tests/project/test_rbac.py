@@ -338,6 +338,12 @@ def test_what_is_missing_and_what_is_unused_is_said_by_verb() -> None:
     assert unused[0].reasons == ("ClusterRole r",)
 
 
+def test_of_the_names_in_a_rule_those_that_nothing_needs_are_unused() -> None:
+    grants = Grants.of([role("ClusterRole", "r", {**GET_PODS, "resourceNames": ["a", "b"]})])
+    (unused,) = grants.unused([attrs.evolve(PODS, names=["a"])])
+    assert (unused.names, set(unused.verbs)) == (("b",), set(GET_PODS["verbs"]))
+
+
 @pytest.mark.parametrize(
     "rule",
     [

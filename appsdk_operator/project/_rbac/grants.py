@@ -171,9 +171,10 @@ class Grants:
 
         def is_used(permission: Permission) -> Iterator[Permission]:
             for verb in permission.verbs:
-                one = attrs.evolve(permission, verbs=[verb])
-                if not any(self._is_at(one, atom) and covers(one, atom) for atom in wanted):
-                    yield one
+                for names in [[name] for name in permission.names] or [[]]:
+                    one = attrs.evolve(permission, verbs=[verb], names=names)
+                    if not any(self._is_at(one, atom) and covers(one, atom) for atom in wanted):
+                        yield one
 
         return merged(
             left
