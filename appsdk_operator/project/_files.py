@@ -176,7 +176,7 @@ class GeneratedFiles:
             return
         place.unlink(missing_ok=True)
         for parent in place.parents:
-            if parent == self._folder or any(parent.iterdir()):
+            if parent == self._folder or parent.is_symlink() or any(parent.iterdir()):
                 return
             parent.rmdir()
 

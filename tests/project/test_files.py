@@ -290,6 +290,15 @@ def test_the_folder_itself_may_be_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real/a/x").read_text() == BASE
 
 
+def test_a_link_to_a_folder_stays_when_its_last_file_goes(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    files = GeneratedFiles(tmp_path, "letters")
+    files.write({"link/x": BASE, "y": BASE})
+    assert outcomes(files, {"y": BASE}) == {"link/x": "removed", "y": "unchanged"}
+    assert (tmp_path / "link").is_symlink()
+
+
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "../x", "a/../../x", "", ".", "a//b", "./a", ".appsdk-operator/x"]
 )
