@@ -189,8 +189,8 @@ def test_finalizers_of_others_stay_and_so_do_the_crds_if_asked(client: Client) -
 def test_finalizers_of_reconcilers_go_if_they_are_named(client: Client) -> None:
     app = App("tidy-operator")
     app.own(REGION)
-    app.reconciler(BUCKET)(nothing)
-    app.reconciler(kinds.core.v1.ConfigMap)(nothing)
+    app.object_reconciler(BUCKET)(nothing)
+    app.object_reconciler(kinds.core.v1.ConfigMap)(nothing)
     install_crds(client, app.crds())
     mark = "mine.example.com/own"
     metadata = {"finalizers": [mark]}
