@@ -7,7 +7,9 @@ import contextlib
 import datetime as dt
 import logging
 import re
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,13 +24,14 @@ from appsdk_operator.client import (
     ApiError,
     Client,
     ClientConfig,
+    ClientLike,
     Conflict,
     Hooks,
     InterceptedClient,
     NotFound,
 )
 from appsdk_operator.manager import HTTPServer, Manager
-from appsdk_operator.resource import MutableObject
+from appsdk_operator.resource import Kind, MutableObject
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer, running
 from appsdk_operator.webhooks import KeyPair, ManagedCertificates, WebhookServer
@@ -428,6 +431,26 @@ def test_it_looks_again_only_when_something_changes(client: Client) -> None:
         for _ in range(5):
             clock.advance(1.0)
         assert len(requests) == count
+
+
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_stop_does_not_wait_for_a_server_that_does_not_answer() -> None:
+    asked = threading.Event()
+
+    def get(inner: ClientLike, kind: Kind, name: str, **options: Any) -> Any:
+        asked.set()
+        return inner.get(kind, name, **options)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Client(ClientConfig(server=url_of(silent), read_timeout=600.0)) as client,
+        running(managed(InterceptedClient(client, Hooks(get=get))), wait=False) as stop,
+    ):
+        assert asked.wait(20.0)
+        stop.set()
 
 
 @pytest.mark.parametrize("error", [Conflict, AlreadyExists, NotFound])

@@ -22,6 +22,7 @@ from appsdk_operator.client import (
     Invalid,
     NotFound,
     RequestStopped,
+    requests_end_with,
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import (
@@ -334,6 +335,7 @@ class ManagedCertificates:
             for kind, name, namespace in self._objects():
                 informer = self._informer(client, kind, name, namespace)
                 threads.start(f"{kind.kind} {name}", _runner(informer, own))
+            exits.enter_context(requests_end_with(own))
             self._look_again_and_again(client, own)
 
     def _end(self) -> None:
