@@ -35,6 +35,8 @@ from appsdk_operator.resource import Kind, MutableObject
 from appsdk_operator.runtime import ManualClock, Metrics, StopSignal
 from appsdk_operator.testing import APIServer, running
 from appsdk_operator.webhooks import KeyPair, ManagedCertificates, WebhookServer
+from appsdk_operator.webhooks._certificates.issuing import X509Issuer
+from appsdk_operator.webhooks._certificates.secret import read_foreign
 from tests.waiting import eventually
 from tests.webhooks.certificate_parts import (
     CRD,
@@ -228,6 +230,60 @@ def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was(
         assert caplog.text.count("stored a new serving certificate") == 1
         assert secret_data(client)["mine"] == b"\0\0\0"
         assert source.health().is_ready
+
+
+VERSION = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01"
+"""The version of a certificate, and one that no certificate of an authority has."""
+
+
+def changed_in(pem: bytes, change: tuple[bytes, bytes]) -> bytes:
+    """A certificate with other bytes, in the right format."""
+    certificate = ssl.PEM_cert_to_DER_cert(pem.decode())
+    assert change[0] in certificate
+    return ssl.DER_cert_to_PEM_cert(certificate.replace(*change, 1)).encode()
+
+
+def test_certificates_that_nobody_can_read_are_replaced_in_secret_and_configuration(
+    client: Client,
+) -> None:
+    client.create(configuration())
+    source = managed(client)
+    with running(source):
+        before = secret_data(client)
+        spoiled = changed_in(before["ca.crt"], VERSION)
+        draft = client.get(Validating, "widgets").mutable_copy()
+        bundle = base64.b64encode(spoiled).decode()
+        draft["webhooks"][0]["clientConfig"]["caBundle"] = bundle
+        client.update(draft)
+        eventually(lambda: bundle_of(client) == before["ca.crt"])
+        for key in ("ca.crt", "tls.crt"):
+            secret = client.get(Secret, SECRET, namespace=NAMESPACE).mutable_copy()
+            secret["data"][key] = base64.b64encode(changed_in(before[key], VERSION)).decode()
+            client.update(secret)
+            eventually(lambda: secret_data(client) == before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        VERSION,
+        (b"\x2a\x86\x48\xce\x3d\x02\x01", b"\x2a\x86\x48\xce\x3d\x02\x7f"),  # the kind of its key
+        (b"\x55\x1d\x23", b"\x55\x1d\x0e"),  # one extension twice
+    ],
+)
+def test_no_certificate_in_the_secret_of_cert_manager_is_an_error(
+    change: tuple[bytes, bytes],
+) -> None:
+    issuer = X509Issuer("CA", key_type="EC-P256", ca_lifetime=1e6, lifetime=1e6)
+    authority = issuer.authority(1_800_000_000.0)
+    pair = issuer.pair(authority, frozenset(["a.test"]), 1_800_000_000.0).pair
+    data = {
+        "ca.crt": authority.certificate.pem,
+        "tls.crt": changed_in(pair.certificate, change),
+        "tls.key": pair.key,
+    }
+    reading = read_foreign({k: base64.b64encode(v).decode() for k, v in data.items()})
+    assert reading.problem or reading.content
 
 
 def secret_data_or_none(client: Client) -> dict[str, bytes] | None:

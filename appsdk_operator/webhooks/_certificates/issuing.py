@@ -142,7 +142,7 @@ def read_pair(certificate: bytes, key: bytes, authority: Certificate) -> Pair:
     loaded = _load(blocks[0]) if blocks else None
     if loaded is None:
         raise ValueError("tls.crt has no certificate in PEM")
-    if not key_matches(key, loaded.public_key()):
+    if not key_matches(key, blocks[0]):
         raise ValueError("tls.key is not the key of tls.crt")
     return _pair_of(loaded, certificate, key, authority.fingerprint)
 
@@ -167,8 +167,8 @@ def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool
     return True
 
 
-def key_matches(key: bytes, public: Any) -> bool:
-    """Whether the key in PEM is the one of a public key, or of a certificate in PEM."""
+def key_matches(key: bytes, certificate: bytes) -> bool:
+    """Whether the key is the one of a certificate, both in PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
@@ -177,8 +177,7 @@ def key_matches(key: bytes, public: Any) -> bool:
     )
 
     try:
-        if isinstance(public, bytes):
-            public = x509.load_pem_x509_certificate(public).public_key()
+        public = x509.load_pem_x509_certificate(certificate).public_key()
         own = load_pem_private_key(key, None).public_key()
     except Exception:  # its text may have parts of a key
         return False
@@ -191,7 +190,7 @@ def _load(pem: bytes) -> x509.Certificate | None:
 
     try:
         return x509.load_pem_x509_certificate(pem)
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return None
 
 
@@ -221,7 +220,12 @@ def _names_of(loaded: x509.Certificate) -> frozenset[str]:
 
     try:
         extension = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (x509.ExtensionNotFound, ValueError):
+    except (
+        x509.ExtensionNotFound,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+        ValueError,
+    ):
         return frozenset()
     names = extension.value.get_values_for_type(x509.DNSName)
     addresses = extension.value.get_values_for_type(x509.IPAddress)
