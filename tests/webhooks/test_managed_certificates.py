@@ -489,6 +489,24 @@ def test_it_looks_again_only_when_something_changes(client: Client) -> None:
         assert len(requests) == count
 
 
+def test_without_threads_for_its_watches_it_looks_at_its_intervals(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = threading.Thread.start
+
+    def no_watch(thread: threading.Thread) -> None:
+        if thread.name.startswith("managed-certificates/"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", no_watch)
+    client.create(configuration())
+    source = managed(client, poll_interval=0.1)
+    with running(source):
+        assert bundle_of(client) == source.ca_bundle()
+    assert caplog.text.count("which is looked at each 0.1 s nevertheless: can't start") == 2
+
+
 def url_of(listener: socket.socket) -> str:
     return f"http://127.0.0.1:{listener.getsockname()[1]}"
 

@@ -26,6 +26,7 @@ from appsdk_operator.client import (
 )
 from appsdk_operator.resource import Kind, MutableObject, Object, kinds
 from appsdk_operator.runtime import (
+    NO_THREAD,
     Backoff,
     Clock,
     Family,
@@ -334,7 +335,10 @@ class ManagedCertificates:
             exits.callback(own.set)
             for kind, name, namespace in self._objects():
                 informer = self._informer(client, kind, name, namespace)
-                threads.start(f"{kind.kind} {name}", _runner(informer, own))
+                try:
+                    threads.start(f"{kind.kind} {name}", _runner(informer, own))
+                except NO_THREAD as error:
+                    self._watch_failed(kind, name, error)
             exits.enter_context(requests_end_with(own))
             self._look_again_and_again(client, own)
 
@@ -690,7 +694,8 @@ class ManagedCertificates:
             is_news = self._watch_errors.get((kind, name)) != text
             self._watch_errors[kind, name] = text
         # Nothing is lost but time; what matters is found by the next look.
-        level = _log.warning if is_news and isinstance(error, ApiError) else _log.debug
+        is_told = is_news and isinstance(error, (ApiError, *NO_THREAD))
+        level = _log.warning if is_told else _log.debug
         level(
             "cannot watch %s %s, which is looked at each %g s nevertheless: %s",
             kind.kind,
