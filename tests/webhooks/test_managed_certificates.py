@@ -417,6 +417,22 @@ def test_a_new_name_is_added_without_a_new_authority(client: Client) -> None:
     assert bundle_of(client) == authority
 
 
+def test_the_names_of_a_service_in_capitals_are_compared_as_they_are_certified(
+    client: Client,
+) -> None:
+    metrics = Metrics()
+    clock = ManualClock(epoch=1_800_000_000.0)
+    source = ManagedCertificates(
+        "Hooks", SECRET, namespace=NAMESPACE, client=client, clock=clock, metrics=metrics
+    )
+    with running(source):
+        eventually(lambda: source._waiters.waiting)
+        clock.advance(60.0)
+        eventually(lambda: secret_data(client)["trusted"])  # of the next look
+    name = "managed_certificates_rotations_total"
+    assert metrics.value(name, secret="widgets/hooks-tls", certificate="serving") == 1.0
+
+
 def eventually_connects(server: HTTPServer, context: ssl.SSLContext, name: str) -> None:
     def is_known() -> bool:
         try:

@@ -234,7 +234,7 @@ class ManagedCertificates:
         self._annotation = cert_manager or ""
         self._field_manager = field_manager
         self._policy = plan.Policy(
-            names=_names_of(service, namespace) | self._own_names,
+            names=frozenset(map(_checked_name, _names_of(service, namespace))) | self._own_names,
             lifetime=lifetime,
             rotate_at=rotate_at,
             propagation=propagation,
@@ -244,8 +244,6 @@ class ManagedCertificates:
         self._issuer = issuing.X509Issuer(
             f"{namespace}/{secret}", key_type=key_type, ca_lifetime=ca_lifetime, lifetime=lifetime
         )
-        for name in self._policy.names:
-            _checked_name(name)
         self._client = client
         clock = present_clock(clock)
         self.clock: Clock = clock
