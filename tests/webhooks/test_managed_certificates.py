@@ -612,6 +612,7 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"lifetime": 1.0}, "lifetime=1.0: use 5 seconds"),
     ({"lifetime": -1}, "lifetime=-1: use more than 0"),
     ({"ca_lifetime": 86400.0}, "ca_lifetime=86400.0: use lifetime"),
+    ({"ca_lifetime": 1e12}, "ca_lifetime=1000000000000.0: use 3.1536e+10 seconds or less"),
     ({"rotate_at": 1.0}, "rotate_at=1.0: use a fraction"),
     ({"lifetime": 200.0}, "propagation=60.0: use less than"),
     ({"key_type": "DSA"}, "key_type='DSA': use one of EC-P256"),

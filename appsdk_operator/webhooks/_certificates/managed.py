@@ -65,6 +65,8 @@ _BURST: Final = 30
 _MOST_REFUSALS: Final = 5
 """Refused writes in a row after which that is reported: replicas are not faster that often."""
 _SHORTEST_LIFETIME: Final = 5.0
+_LONGEST_LIFETIME: Final = 1000 * 365 * _DAY
+"""In seconds; the last year of a certificate is 9999."""
 _LONGEST_NAME: Final = 253
 
 _EXPIRY: Final = Family(
@@ -796,6 +798,8 @@ def _check_lifetimes(
         raise ValueError(f"lifetime={lifetime}: use {_SHORTEST_LIFETIME:g} seconds or more")
     if ca_lifetime < lifetime:
         raise ValueError(f"ca_lifetime={ca_lifetime}: use lifetime={lifetime} or more")
+    if ca_lifetime > _LONGEST_LIFETIME:
+        raise ValueError(f"ca_lifetime={ca_lifetime}: use {_LONGEST_LIFETIME:g} seconds or less")
     if rotate_at >= 1:
         raise ValueError(f"rotate_at={rotate_at}: use a fraction of the lifetime, such as 0.2")
     if rotate_at * lifetime <= propagation:
