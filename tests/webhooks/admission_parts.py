@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from typing import Any
 
 import attrs
 
 from appsdk_operator.resource import Kind, apply_json_patch
+from appsdk_operator.runtime import StopSignal, system_clock
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
 from appsdk_operator.webhooks import Admission
 
@@ -92,3 +94,20 @@ def patched(response: dict[str, Any], before: Any) -> Any:
     """The object with the patch of a response."""
     assert response["patchType"] == "JSONPatch"
     return apply_json_patch(before, json.loads(base64.b64decode(response["patch"])))
+
+
+class InterruptingClock:
+    """The machine's clock, with a signal handler that sets ``stop`` just when a thread waits."""
+
+    def __init__(self) -> None:
+        self.stop = StopSignal()
+
+    def monotonic(self) -> float:
+        return system_clock.monotonic()
+
+    def time(self) -> float:
+        return system_clock.time()
+
+    def wait(self, condition: threading.Condition, timeout: float | None = None) -> None:
+        self.stop.set()
+        system_clock.wait(condition, timeout)

@@ -25,6 +25,7 @@ from appsdk_operator.testing import APIServer, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
 from appsdk_operator.webhooks._install.install import install_conversion, restore_conversion
+from tests.webhooks.admission_parts import InterruptingClock
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
 MUTATING = kinds.admissionregistration.v1.MutatingWebhookConfiguration
@@ -102,6 +103,20 @@ def create(client: Client, name: str, **data: str) -> dict[str, Any]:
     if data:
         draft["data"] = data
     return dict(client.create(draft, dry_run=True).to_dict().get("data") or {})
+
+
+def test_a_signal_handler_ends_the_wait_for_the_installation_of_its_own_thread(
+    cluster: Cluster,
+) -> None:
+    clock = InterruptingClock()
+    server, found = DevelopmentServer(cluster.config, "widgets", clock=clock), list[bool]()
+    waiter = threading.Thread(
+        target=lambda: found.append(server.wait_until_ready(clock.stop)), daemon=True
+    )
+    waiter.start()
+    waiter.join(TIMEOUT)
+    server.close()
+    assert found == [False]
 
 
 def test_webhooks_are_installed_while_it_runs(cluster: Cluster, client: Client) -> None:

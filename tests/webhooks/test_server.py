@@ -35,7 +35,7 @@ from appsdk_operator.webhooks import (
     webhook_for,
 )
 from tests.waiting import eventually
-from tests.webhooks.admission_parts import WIDGET, review
+from tests.webhooks.admission_parts import WIDGET, InterruptingClock, review
 
 LOCAL = "127.0.0.1:0"
 TIMEOUT = 20.0
@@ -152,6 +152,17 @@ def test_a_wait_for_readiness_ends_with_its_stop(make: Any) -> None:
     waiter = threading.Thread(target=lambda: found.append(server.wait_until_ready(stop)))
     waiter.start()
     stop.set()
+    waiter.join(TIMEOUT)
+    assert found == [False]
+
+
+def test_a_signal_handler_ends_the_wait_for_readiness_of_its_own_thread(make: Any) -> None:
+    clock = InterruptingClock()
+    server, found = make(clock=clock), list[bool]()
+    waiter = threading.Thread(
+        target=lambda: found.append(server.wait_until_ready(clock.stop)), daemon=True
+    )
+    waiter.start()
     waiter.join(TIMEOUT)
     assert found == [False]
 

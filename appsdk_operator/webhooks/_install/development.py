@@ -16,6 +16,7 @@ from appsdk_operator.runtime import (
     Metrics,
     StopSignal,
     ThreadGroup,
+    Waiters,
     as_exception,
     get_logger,
     present_clock,
@@ -142,7 +143,8 @@ class DevelopmentServer:
             clock=clock,
             metrics=metrics,
         )
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # also of signal handlers, which may close it
+        self._waiters = Waiters(self.clock)
         self._state = "has not been started yet"
         self._is_installed = False
         self._is_over = False
@@ -183,7 +185,7 @@ class DevelopmentServer:
 
     def health(self) -> Health:
         """Whether the server can be called, and its webhooks are installed."""
-        with self._changed:
+        with self._lock:
             if not self._is_installed:
                 return Health(False, f"the development webhook server {self._state}")
         return self._server.health()
@@ -198,19 +200,8 @@ class DevelopmentServer:
             False when stopped, when its run has ended, or after ``timeout`` seconds.
         """
         validation.check_wait(stop, timeout)
-        clock = self.clock
-        deadline = None if timeout is None else clock.monotonic() + timeout
-        detach = stop.on_set(self._wake)
-        try:
-            with self._changed:
-                while not (self._is_installed or self._is_over or stop.is_set()):
-                    left = None if deadline is None else deadline - clock.monotonic()
-                    if left is not None and left <= 0:
-                        break
-                    clock.wait(self._changed, left)
-                return self._is_installed and not stop.is_set()
-        finally:
-            detach()
+        self._waiters.wait(lambda: self._is_installed or self._is_over, stop, timeout)
+        return self._is_installed and not stop.is_set()
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -225,7 +216,7 @@ class DevelopmentServer:
         """
         # Set at the stop, by close(), and when the server fails.
         ending = stop.child()
-        with self._changed:
+        with self._lock:
             self._ending = ending
         # The server outlives what is installed: until then it is asked.
         serving = StopSignal(clock=self.clock)
@@ -250,7 +241,7 @@ class DevelopmentServer:
             self._enter("has ended", is_over=True)
             serving.set()
             threads.join()
-            with self._changed:
+            with self._lock:
                 self._ending = None
         if failures:
             raise failures[0]
@@ -261,7 +252,7 @@ class DevelopmentServer:
         If the server runs, this stops it like its stop signal, and does not wait for it: the
         webhooks are removed and the port is closed once ``run`` returns.
         """
-        with self._changed:
+        with self._lock:
             ending = self._ending
         if ending is not None:
             ending.set()
@@ -318,15 +309,11 @@ class DevelopmentServer:
             _log.info("removed the webhooks at %s", self.url)
 
     def _enter(self, state: str, *, is_installed: bool = False, is_over: bool = False) -> None:
-        with self._changed:
+        with self._lock:
             self._state = state
             self._is_installed = is_installed
             self._is_over = self._is_over or is_over
-            self._changed.notify_all()
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
+        self._waiters.wake()
 
 
 def _check_name(name: Any) -> None:

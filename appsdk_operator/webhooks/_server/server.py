@@ -18,6 +18,7 @@ from appsdk_operator.runtime import (
     Metrics,
     PartMetrics,
     StopSignal,
+    Waiters,
     get_logger,
     present_clock,
     validation,
@@ -122,8 +123,8 @@ class WebhookServer:
         self._metrics = PartMetrics(metrics)
         self._webhooks = webhooks or Webhooks(clock=self.clock, metrics=self._metrics.metrics)
         self._loop = LoopThread("webhooks")
-        self._lock = threading.Lock()
-        self._waiting = threading.Condition(self._lock)
+        self._lock = threading.RLock()  # also of signal handlers, which may close it
+        self._waiters = Waiters(self.clock)
         self._state = "new"
         self._ending: StopSignal | None = None
         self._certificates = certificates
@@ -256,8 +257,11 @@ class WebhookServer:
         def left() -> float | None:
             return None if deadline is None else max(0.0, deadline - clock.monotonic())
 
-        if not self._wait_for_run(stop, left) or self._http is None:
-            return self._http is None and self._state == "running" and not stop.is_set()
+        self._waiters.wait(lambda: self._state != "new", stop, timeout)
+        if self._state != "running" or stop.is_set():
+            return False
+        if self._http is None:
+            return True
         ready = getattr(self._certificates, "wait_until_ready", None)
         if callable(ready) and not ready(stop, left()):
             return False
@@ -269,23 +273,6 @@ class WebhookServer:
             if stop.wait(_DIAL_PAUSE if remaining is None else min(_DIAL_PAUSE, remaining)):
                 return False
         return not stop.is_set()
-
-    def _wait_for_run(self, stop: StopSignal, left: Callable[[], float | None]) -> bool:
-        def wake() -> None:
-            with self._waiting:
-                self._waiting.notify_all()
-
-        detach = stop.on_set(wake)
-        try:
-            with self._waiting:
-                while self._state == "new" and not stop.is_set():
-                    remaining = left()
-                    if remaining == 0.0:
-                        return False
-                    self.clock.wait(self._waiting, remaining)
-                return self._state == "running" and not stop.is_set()
-        finally:
-            detach()
 
     def _dial(self, timeout: float) -> str | None:
         """Do a TLS handshake with itself; the problem, if any."""
@@ -358,11 +345,11 @@ class WebhookServer:
             )
 
     def _enter(self, before: str, after: str, ending: StopSignal | None = None) -> None:
-        with self._waiting:
+        with self._lock:
             if self._state != before:
                 raise RuntimeError("the webhook server ran before or was closed: make a new one")
             self._state, self._ending = after, ending
-            self._waiting.notify_all()
+        self._waiters.wake()
 
     def close(self) -> None:
         """Close the port. Harmless after a run, and twice.
@@ -370,14 +357,14 @@ class WebhookServer:
         If the server runs, this stops it like its stop signal, and does not wait for it: the port
         is closed once ``run`` returns.
         """
-        with self._waiting:
+        with self._lock:
             ending = self._ending
             if ending is None:
                 self._state = "ended"
-                self._waiting.notify_all()
         if ending is not None:
             ending.set()
             return
+        self._waiters.wake()
         if self._http is not None:
             self._http.close()
         self._loop.close()
