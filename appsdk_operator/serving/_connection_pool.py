@@ -101,8 +101,7 @@ class ConnectionPool:
         """Record a connection's phase, and expire the connection after ``seconds`` of it."""
         with self._changed:
             now = self._clock.monotonic()
-            if connection.is_expired and seconds is not None:
-                # All that is left to it is to send its last answer.
+            if connection.is_expired and phase == "writing" and seconds is not None:
                 seconds = min(seconds, _SLOW_SECONDS)
             connection.phase = phase
             connection.phase_since = now

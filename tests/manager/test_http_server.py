@@ -621,6 +621,27 @@ def test_the_answer_of_a_late_handler_is_dropped(
     assert closed.wait(20)
 
 
+def test_a_request_that_is_complete_when_the_server_stops_keeps_its_time_limit(serve: Any) -> None:
+    class Limits:
+        def body_limit(self, path: str, /) -> int:
+            return 10
+
+        def time_limit(self, request: HTTPRequest, /) -> float | None:
+            server._pool.close_idle()
+            return 5.0
+
+        def timed_out(self, request: HTTPRequest, /) -> HTTPResponse:
+            raise AssertionError("it is not late")
+
+    def slow(request: HTTPRequest) -> HTTPResponse:
+        [connection] = server._pool._connections
+        return HTTPResponse(body=f"{connection.is_expired} {connection.deadline}".encode())
+
+    server = HTTPServer("127.0.0.1:0", clock=ManualClock())
+    server.add_handler("/slow", slow, limits=Limits())
+    assert serve(server).talk(WHOLE).endswith(b"\r\n\r\nTrue 5.0")
+
+
 # -- requests, as h11 reads them -------------------------------------------------------------------
 
 names = st.sampled_from(["Host", "host", "Accept", "X-a", "Content-Length", "Expect", "Connection"])
