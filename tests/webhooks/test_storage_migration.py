@@ -320,6 +320,17 @@ def test_a_stop_ends_it_at_once(stored: Stored) -> None:
     assert not stored.patched
 
 
+def test_a_stop_while_a_page_is_read_is_no_error(stored: Stored) -> None:
+    stop = StopSignal()
+
+    def list_page(inner: ClientLike, kind: Kind, **options: Any) -> Any:
+        stop.set()
+        return inner.list_page(kind, **options)
+
+    assert not stored.migrate(stored.client(list_page=list_page), stop=stop).is_complete
+    assert not stored.patched
+
+
 def test_a_client_that_does_not_write_ends_in_an_error(stored: Stored) -> None:
     with pytest.raises(MigrationError, match="is still v1alpha1, v1 after it was set"):
         stored.migrate(DryRunClient(stored.lane.client))

@@ -17,6 +17,7 @@ from appsdk_operator.client import (
     Gone,
     MergePatch,
     NotFound,
+    RequestStopped,
 )
 from appsdk_operator.resource import Kind, Object, Versions, check_kind
 from appsdk_operator.resource.kinds import apiextensions
@@ -268,6 +269,10 @@ class _Migration:
                     metadata_only=True,
                     stop=self.stop,
                 )
+            except RequestStopped:
+                if self.stop.is_set():
+                    return False
+                raise
             except (BadRequest, Expired, Gone) as error:
                 if not token or (isinstance(error, BadRequest) and token != kept):
                     raise
