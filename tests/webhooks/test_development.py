@@ -18,13 +18,17 @@ import pytest
 
 from appsdk_operator import Client, ClientConfig, Kind, Manager, kinds
 from appsdk_operator.apiserver import kubeconfig, write_kubeconfig
-from appsdk_operator.client import ApiError, Forbidden, NotFound
+from appsdk_operator.client import ApiError, Forbidden, MergePatch, NotFound
 from appsdk_operator.resource import MutableObject, Object, Versions, custom_resource_definition
 from appsdk_operator.runtime import Metrics, StopSignal, ThreadGroup
 from appsdk_operator.testing import APIServer, FaultRule, install_crds, running
 from appsdk_operator.webhooks import Admission, AdmissionResponse, Denied, WebhookRule, webhook_for
 from appsdk_operator.webhooks import DevelopmentServer as _DevelopmentServer
-from appsdk_operator.webhooks._install.install import install_conversion, restore_conversion
+from appsdk_operator.webhooks._install.install import (
+    conversion_owner,
+    install_conversion,
+    restore_conversion,
+)
 from tests.webhooks.admission_parts import InterruptingClock
 
 CONFIG_MAP = kinds.core.v1.ConfigMap
@@ -498,3 +502,13 @@ def test_it_ends_soon_when_its_api_server_has_ended_before(
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
     assert "could not remove its webhooks" in record.getMessage()
     assert "Connection refused" in record.getMessage()
+
+
+@pytest.mark.parametrize("text", ["", "{", "5", "[" * 100_000])
+def test_a_note_that_is_none_about_a_former_conversion_is_ignored(text: str) -> None:
+    note = {"appsdk-operator.io/former-conversion": text}
+    with APIServer() as server, Client(server.client_config()) as client:
+        install_crds(client, [custom_resource_definition(WIDGET)])
+        patch = MergePatch({"metadata": {"annotations": note}})
+        client.patch(CRD, WIDGET.qualified_name, patch)
+        assert conversion_owner(client, WIDGET) == ""

@@ -181,6 +181,13 @@ def test_nobody_knows_of_a_process_on_another_machine() -> None:
     assert not elsewhere.is_gone
 
 
-@pytest.mark.parametrize("text", ["", "x", "{}", "[]", "null", '{"host":"a","pid":"x"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "x", "{}", "[]", "null", "[" * 100_000),
+        '{"host":"a","pid":"x"}',
+        '{"host":"a","pid":Infinity,"began":""}',
+    ],
+)
 def test_what_is_no_owner_is_none(text: str) -> None:
     assert Owner.parse(text) is None

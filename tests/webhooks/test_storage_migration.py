@@ -171,10 +171,21 @@ def stored(embedded_lane: Lane) -> Stored:
     return Stored(embedded_lane, 5)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"uid": 5}', '{"uid": "UID", "generation": "x"}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"uid": 5}',
+        '{"uid": "UID", "generation": "x"}',
+        '{"uid": "UID", "generation": GEN, "continue": "", "visited": Infinity}',
+    ],
+)
 def test_a_note_of_something_else_is_ignored(stored: Stored, text: str) -> None:
     crd = stored.lane.crd(stored.widgets)
-    text = text.replace("UID", crd.uid)
+    text = text.replace("UID", crd.uid).replace("GEN", str(crd.generation))
     patch = MergePatch({"metadata": {"annotations": {NOTE: text}}})
     stored.lane.client.patch(CRD, crd.name, patch)
     assert stored.migrate().visited == 5

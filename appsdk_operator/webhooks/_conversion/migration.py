@@ -351,7 +351,7 @@ class _Migration:
             place = json.loads(crd.place)
             if (place["uid"], place["generation"]) == (crd.uid, crd.generation):
                 return str(place["continue"]), int(place["visited"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             pass
         return "", 0
 

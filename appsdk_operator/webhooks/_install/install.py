@@ -164,7 +164,7 @@ def restore_conversion(client: ClientLike, kind: Kind, *, owner: str) -> None:
 def _former(crd: Any) -> dict[str, Any]:
     try:
         memory = json.loads(crd.annotations.get(_FORMER) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return memory if isinstance(memory, dict) else {}
 

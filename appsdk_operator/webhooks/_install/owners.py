@@ -31,7 +31,7 @@ class Owner:
         try:
             found: Any = json.loads(text)
             return cls(str(found["host"]), int(found["pid"]), str(found["began"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
 
     def __str__(self) -> str:
