@@ -202,6 +202,14 @@ def test_a_handler_that_returns_something_else_authenticates_nobody() -> None:
     assert "gave no answer" in json.loads(answer.body)["status"]["error"]
 
 
+@pytest.mark.parametrize(
+    "verdict", [UserInfo("jane\ud800"), TokenReviewResponse.unauthenticated("\ud800")]
+)
+def test_an_answer_that_is_no_json_authenticates_nobody(verdict: Any) -> None:
+    answer = TokenReviewWebhook(lambda request: verdict)(asked('{"spec":{"token":"a"}}'))
+    assert json.loads(answer.body)["status"] == {"user": {}, "error": "unable to encode response"}
+
+
 def test_what_is_no_handler_is_refused() -> None:
     wrong: Any = lambda: None  # noqa: E731
     with pytest.raises(TypeError, match=r"handler=.* is not a function of \(request\)"):

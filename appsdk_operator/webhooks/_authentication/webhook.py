@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, final
 
+from appsdk_operator.resource import EncodeError
 from appsdk_operator.runtime import as_exception, get_logger, settle
 from appsdk_operator.runtime.validation import check_callable
 from appsdk_operator.serving import HTTPRequest, HTTPResponse
@@ -80,7 +81,13 @@ class TokenReviewWebhook:
         except ReviewError as error:
             _log.error("the token review from %s is refused: %s", request.peer, error)
             review, response = None, TokenReviewResponse.errored(error)
-        body = encode_review(response, review)
+        try:
+            body = encode_review(response, review)
+        except EncodeError as error:
+            _log.error(
+                "the authentication webhook %s: its response is not JSON: %s", self.name, error
+            )
+            body = encode_review(TokenReviewResponse.errored("unable to encode response"), review)
         return HTTPResponse(body=body, content_type="application/json")
 
     def review(self, request: TokenReviewRequest) -> TokenReviewResponse:
