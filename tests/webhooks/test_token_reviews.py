@@ -216,6 +216,8 @@ def test_what_is_no_handler_is_refused() -> None:
         TokenReviewWebhook(wrong)
     with pytest.raises(TypeError, match="user='jane'"):
         TokenReviewResponse.authenticated("jane")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is_authenticated='false'"):
+        TokenReviewResponse(is_authenticated="false")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="groups='admins'"):
         UserInfo("jane", groups="admins")
 

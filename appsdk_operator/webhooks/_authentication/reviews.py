@@ -45,15 +45,22 @@ def _audiences(values: Iterable[str]) -> tuple[str, ...]:
     return validation.checked_texts("audiences", values)
 
 
+def _check_flag(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    validation.check_flag(attribute.name, value)
+
+
 @attrs.frozen(kw_only=True)
 class TokenReviewResponse:
     """The response to a :class:`TokenReviewRequest`.
 
     >>> TokenReviewResponse.authenticated(UserInfo("jane")).is_authenticated
     True
+
+    Raises:
+        TypeError: ``is_authenticated`` is not a bool, or ``audiences`` are not texts.
     """
 
-    is_authenticated: bool = False
+    is_authenticated: bool = attrs.field(default=False, validator=_check_flag)
     """Whether the token is valid."""
     user: UserInfo = attrs.field(factory=UserInfo)
     """The user to whom the token belongs."""
