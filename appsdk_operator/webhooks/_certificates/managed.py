@@ -694,8 +694,8 @@ class ManagedCertificates:
             is_news = self._watch_errors.get((kind, name)) != text
             self._watch_errors[kind, name] = text
         # Nothing is lost but time; what matters is found by the next look.
-        is_told = is_news and isinstance(error, (ApiError, *NO_THREAD))
-        level = _log.warning if is_told else _log.debug
+        is_shown = is_news and isinstance(error, (ApiError, *NO_THREAD))
+        level = _log.warning if is_shown else _log.debug
         level(
             "cannot watch %s %s, which is looked at each %g s nevertheless: %s",
             kind.kind,
