@@ -13,11 +13,16 @@ import pytest
 
 from appsdk_operator.apiserver import APIServer, StatusError
 from appsdk_operator.apiserver._admission import match_conditions
+from appsdk_operator.apiserver._admission.compilation import CompileAhead
 from appsdk_operator.apiserver._cel import expressions
 from appsdk_operator.apiserver._controllers.kubernetes_service import KubernetesService
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._crds import compiled_schemas
-from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, Origin
+from appsdk_operator.apiserver._registry.write_requests import (
+    AdmissionAttributes,
+    AdmitAll,
+    Origin,
+)
 from appsdk_operator.apiserver._registry.writes import (
     DeleteOptions,
     Target,
@@ -279,6 +284,29 @@ def test_a_server_stops_after_the_compilation_that_has_begun(
         assert creating.exception(30) is not None or creating.result().status == 201
         with server:
             assert connect(server).get("/api/v1/namespaces/default").status == 200
+
+
+def test_definitions_wait_for_each_other_after_a_restart_too(core: Core) -> None:
+    ahead = CompileAhead(AdmitAll())
+    definitions = core.served("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
+    async def admit_two() -> None:
+        ahead.start()
+        attributes = [
+            AdmissionAttributes(
+                operation="CREATE",
+                target=Target(definitions),
+                obj=_big_definition(),
+                options=WriteOptions(),
+            )
+            for _ in range(2)
+        ]
+        admitted = await asyncio.gather(*map(ahead.mutate, attributes))
+        assert admitted == [each.obj for each in attributes]
+        ahead.stop()
+
+    asyncio.run(admit_two())
+    asyncio.run(admit_two())
 
 
 def test_a_definition_is_compiled_in_the_thread_that_asks_for_it(

@@ -35,6 +35,8 @@ class CompileAhead:
 
     def start(self) -> None:
         """Compile in a thread, which lasts as long as one compilation."""
+        # A lock that was waited for belongs to the event loop of that time.
+        self._one_at_a_time = asyncio.Lock()
         self._is_running = True
 
     def stop(self) -> None:
