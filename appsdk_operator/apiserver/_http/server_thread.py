@@ -67,6 +67,10 @@ class ServerThread:
                     thread.join()
                     raise self._failure
             except BaseException:
+                if self._failure is None and thread.is_alive():
+                    # Interrupted, as by Ctrl-C: nobody has a server to stop.
+                    self._ready.wait(_JOIN_TIMEOUT)
+                    self._end(thread)
                 self._thread = self._failure = None
                 listener.close()
                 raise
@@ -107,12 +111,15 @@ class ServerThread:
         with self.lifecycle:
             if self._thread is None:
                 return
-            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-                self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(_JOIN_TIMEOUT)
+            self._end(self._thread)
             if self._thread.is_alive():
                 raise RuntimeError(
                     f"the server's thread {self._thread.name} did not end within "
                     f"{_JOIN_TIMEOUT:g} s"
                 )
             self._thread = None
+
+    def _end(self, thread: threading.Thread) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        thread.join(_JOIN_TIMEOUT)
