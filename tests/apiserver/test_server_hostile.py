@@ -251,6 +251,22 @@ def test_no_body_brings_the_server_out_of_its_words(wire: Wire, seed: int) -> No
         assert status < 500 or not said.get("reason"), (method, path, said)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "type_"),
+    [("POST", WIDGETS, "application/yaml"), ("PATCH", f"{WIDGETS}/w", APPLY)],
+)
+def test_yaml_whose_aliases_multiply_is_refused(
+    wire: Wire, method: str, path: str, type_: str
+) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x]"]
+    for level in range(1, 7):
+        inner = ", ".join([f"*a{level - 1}"] * 6)
+        lines.append(f"a{level}: &a{level} [{inner}]")
+    status, said = wire(method, f"{path}?fieldManager=me", "\n".join(lines).encode(), type_)
+    assert status == 400
+    assert said["message"].endswith("yaml: the YAML holds too many values: its aliases multiply")
+
+
 def test_a_long_duration_is_refused_at_once(api: Any, widget_crd: Any) -> None:
     version = widget_crd["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]

@@ -22,7 +22,6 @@ from appsdk_operator.apiserver._values.status import (
     conflict,
     name_missing,
 )
-from appsdk_operator.resource import load_first
 
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
@@ -65,9 +64,7 @@ def _read(body: bytes) -> tuple[Any, list[str]]:
         else:
             go_json.check_values(value)
             return value, []
-    value, repeated = load_first(go_json.yaml_text(body))
-    go_json.check_values(value)
-    return value, repeated
+    return go_json.read_yaml(body)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from appsdk_operator.apiserver._values.status import (
     invalid,
     unsupported_media_type,
 )
-from appsdk_operator.resource import load_yaml
 
 BODY_LIMIT: Final = 3 * 1024 * 1024
 _MEDIA_TYPES: Final = (
@@ -57,13 +56,10 @@ def as_json(body: bytes, content_type: str) -> bytes:
     obj: Any = None
     if content_type == "application/yaml":
         try:
-            documents = load_yaml(go_json.yaml_text(body))
-            # Further documents are ignored.
-            obj = documents[0] if documents else {}
-            go_json.check_values(obj)
+            obj, _ = go_json.read_yaml(body)
         except ValueError as error:
-            raise bad_request(f"error converting YAML to JSON: {error}") from None
-        return msgspec.json.encode(obj)
+            raise bad_request(f"error converting YAML to JSON: yaml: {error}") from None
+        return msgspec.json.encode({} if obj is None else obj)
     if content_type == protobuf.MEDIA_TYPE:
         try:
             obj = protobuf.decode(body)

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from appsdk_operator.resource import load_first
+
 _SUMMARY: Final = 30
 
 _KINDS: Final[dict[type, str]] = {
@@ -43,17 +45,21 @@ def decode(body: bytes) -> Any:
     return value
 
 
-def yaml_text(body: bytes) -> bytes:
-    """The body, if it is short enough to be parsed as YAML in reasonable time.
+def read_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """The first document of a YAML body, None if there is none; and its duplicate keys.
 
     Raises:
-        ValueError: it is too long.
+        ValueError: it is not YAML, cannot be parsed in reasonable time, or has a value that JSON or
+            Go cannot hold.
     """
     if len(body) > _YAML_LIMIT:
         raise ValueError(
             f"the embedded server reads at most {_YAML_LIMIT} bytes of YAML: send JSON"
         )
-    return body
+    # As many as a body without aliases can have.
+    value, repeated = load_first(body, most_values=_YAML_LIMIT // 2)
+    check_values(value)
+    return value, repeated
 
 
 def check_values(value: Any) -> None:

@@ -23,7 +23,6 @@ from appsdk_operator.apiserver._webhooks.certificate_errors import (
     certificate_error,
     presented_certificate,
 )
-from appsdk_operator.resource import load_first
 
 _ANSWER_LIMIT: Final = 3 * 1024 * 1024
 _JSON: Final = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -261,7 +260,7 @@ def _read(body: bytes) -> Any:
     """
     if not body.lstrip().startswith(b"{"):
         try:
-            return load_first(go_json.yaml_text(body))[0]
+            return go_json.read_yaml(body)[0]
         except ValueError as error:
             raise ValueError(f"yaml: {error}") from None
     try:
