@@ -661,6 +661,26 @@ def test_the_certificate_of_a_service_is_verified_by_its_name(connect: Any) -> N
                 assert world.api.delete(f"{MAPS}/a").status == 200
 
 
+def test_a_bundle_may_have_text_of_any_language_around_its_certificates(world: World) -> None:
+    config = world.hooks.client("one")
+    bundle = "Főtanúsítvány\n".encode() + base64.b64decode(config["caBundle"])
+    config["caBundle"] = base64.b64encode(bundle).decode()
+    world.admit("Validating", "one", webhook(world.hooks, "one", clientConfig=config))
+    assert world.map("a", "any").status == 201
+    assert world.hooks.asked == ["one"]
+
+
+def test_a_bundle_that_is_no_text_fails_as_the_policy_says(world: World) -> None:
+    config = {**world.hooks.client("one"), "caBundle": base64.b64encode(b"\x30\x82\xff").decode()}
+    for name, policy in (("one", "Fail"), ("two", "Ignore")):
+        more = {"clientConfig": config, "failurePolicy": policy, **only(name)}
+        world.admit("Validating", name, webhook(world.hooks, name, **more))
+    refused = world.map("a", "one")
+    assert refused.status == 500
+    assert "unable to load root certificates" in refused["message"]
+    assert world.map("a", "two").status == 201
+
+
 def test_the_trust_of_webhooks_that_are_gone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     contexts: weakref.WeakSet[ssl.SSLContext] = weakref.WeakSet()
     make = ssl.create_default_context

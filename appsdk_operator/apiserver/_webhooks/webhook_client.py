@@ -196,9 +196,11 @@ def _clean_path(path: str) -> str:
 
 def _pem(bundle: str) -> str:
     try:
-        return base64.b64decode(bundle).decode("ascii", "replace")
+        text = base64.b64decode(bundle).decode("ascii", "replace")
     except binascii.Error:
         return "?"
+    # OpenSSL takes ASCII only, also in the comments between the certificates.
+    return text.replace("\ufffd", "?")
 
 
 async def _certificate_error(
