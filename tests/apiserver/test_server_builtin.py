@@ -766,6 +766,22 @@ def test_drivers_and_attachments_of_volumes_are_validated(
     assert not field or made["details"]["causes"][0]["field"].endswith(field)
 
 
+def test_a_pod_with_scheduling_gates_is_not_bound(api: Any) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    gates, containers = [{"name": "a"}, {"name": "b"}], [{"name": "c", "image": "i"}]
+    spec = {"schedulingGates": gates, "containers": containers}
+    assert api.create(pods, {"metadata": {"name": "p"}, "spec": spec}).status == 201
+    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    refused = api.create(f"{pods}/p/binding", binding)
+    assert refused.status == 409
+    assert refused["message"] == (
+        'Operation cannot be fulfilled on pods/binding "p": pod p has non-empty '
+        ".spec.schedulingGates"
+    )
+    assert api.patch(f"{pods}/p", {"spec": {"schedulingGates": None}}).status == 200
+    assert api.create(f"{pods}/p/binding", binding).status == 201
+
+
 def test_a_budget_with_too_many_unconfirmed_evictions_allows_none(api: Any) -> None:
     pods = "/api/v1/namespaces/default/pods"
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

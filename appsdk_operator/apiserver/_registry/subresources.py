@@ -219,6 +219,9 @@ async def _bind(writer: Writer, target: Target, obj: dict[str, Any], options: Wr
         if spec.get("nodeName"):
             why = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
             raise conflict("pods/binding", "", target.name, why)
+        if spec.get("schedulingGates"):
+            why = f"pod {target.name} has non-empty .spec.schedulingGates"
+            raise conflict("pods/binding", "", target.name, why)
         spec["nodeName"] = node
         status = pod.setdefault("status", {})
         others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
