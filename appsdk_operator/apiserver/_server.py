@@ -110,10 +110,12 @@ class APIServer:
             raise ValueError(f"port={port} is not a TCP port: use 0 for any, or 1 to 65535")
         if history < 1 or request_log < 1:
             raise ValueError("history and request_log must be at least 1")
-        if bookmark_interval <= 0:
+        if not bookmark_interval > 0:  # NaN neither
             raise ValueError(f"bookmark_interval={bookmark_interval} must be more than 0 seconds")
         if token is not None and not token:
             raise ValueError("token is empty: give a token, or leave it out")
+        for service, url in (services or {}).items():
+            _check_service(service, url)
         self._clock = clock
         self._bookmark_interval = bookmark_interval
         self._core = Core(clock=clock, history=history, services=services)
@@ -550,10 +552,7 @@ class APIServer:
         Raises:
             ValueError: the service has no namespace, or the URL is not one of HTTPS.
         """
-        if service.count("/") != 1 or not all(service.split("/")):
-            raise ValueError(f"service={service!r}: give namespace and name, 'default/hooks'")
-        if not url.startswith("https://"):
-            raise ValueError(f"url={url!r}: API servers call webhooks by https:// only")
+        _check_service(service, url)
         self._call(lambda: self._core.webhook_client.set_service(service, url))
 
     def stall_watches(self, stalled: bool = True) -> None:
@@ -587,6 +586,13 @@ class APIServer:
 
 def _as_schedule(faults: FaultSchedule | Iterable[FaultRule]) -> FaultSchedule:
     return faults if isinstance(faults, FaultSchedule) else FaultSchedule(faults)
+
+
+def _check_service(service: str, url: str) -> None:
+    if service.count("/") != 1 or not all(service.split("/")):
+        raise ValueError(f"service={service!r}: give namespace and name, 'default/hooks'")
+    if not url.startswith("https://"):
+        raise ValueError(f"url={url!r}: API servers call webhooks by https:// only")
 
 
 def _is_loopback(host: str) -> bool:

@@ -271,7 +271,16 @@ def test_a_server_without_a_thread_says_so_and_can_be_started_later(monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"port": -1}, {"history": 0}, {"bookmark_interval": 0}, {"token": ""}]
+    "wrong",
+    [
+        {"port": -1},
+        {"history": 0},
+        {"bookmark_interval": 0},
+        {"bookmark_interval": float("nan")},
+        {"token": ""},
+        {"services": {"hooks": "https://127.0.0.1:1"}},
+        {"services": {"default/hooks": "http://127.0.0.1:1"}},
+    ],
 )
 def test_options_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
