@@ -285,6 +285,11 @@ def a_mutating_webhook_keeps_the_rules_of_patches(world: World) -> None:
     undecodable = "received undecodable patch in webhook response: json: cannot unmarshal object"
     answer = {"allowed": True, "patchType": "JSONPatch", "patch": "e30="}
     assert message(lambda _: answer).startswith(CALL + undecodable)
+    deep = base64.b64encode(b"[" * 100_000).decode()
+    answer = {"allowed": True, "patchType": "JSONPatch", "patch": deep}
+    assert message(lambda _: answer).startswith(
+        f"{CALL}received undecodable patch in webhook response: "
+    )
     assert message(patching({"op": "test", "path": "/metadata/name", "value": "z"})).endswith(
         "testing value /metadata/name failed: test failed"
     )

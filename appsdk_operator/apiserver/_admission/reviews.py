@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
-import msgspec
 
 from appsdk_operator.apiserver._registry.write_requests import AdmissionAttributes, DeleteOptions
 from appsdk_operator.apiserver._storage.resources import ServedVersion
@@ -224,8 +223,8 @@ def _patch_of(response: Mapping[str, Any]) -> bytes:
 def _operations(patch: bytes, kind: str) -> list[Any]:
     found: Any
     try:
-        found = msgspec.json.decode(patch)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        found = go_json.decode(patch)
+    except ValueError as error:
         raise CallError(f"received undecodable patch in webhook response: {error}") from None
     if not isinstance(found, list):
         what = "object" if isinstance(found, dict) else "value"
