@@ -15,6 +15,7 @@ from appsdk_operator.apiserver import APIServer, StatusError
 from appsdk_operator.apiserver._admission import match_conditions
 from appsdk_operator.apiserver._admission.compilation import CompileAhead
 from appsdk_operator.apiserver._cel import expressions
+from appsdk_operator.apiserver._controllers import garbage_collector
 from appsdk_operator.apiserver._controllers.kubernetes_service import KubernetesService
 from appsdk_operator.apiserver._core import Core
 from appsdk_operator.apiserver._crds import compiled_schemas
@@ -427,6 +428,34 @@ def test_the_service_of_the_server_waits_for_its_address(core: Core) -> None:
     run_sync(core.writer.delete(target, DeleteOptions()))
     create()
     assert of_kubernetes(core).keys() == {"service", "endpoints", "slice"}
+
+
+def test_what_the_garbage_collector_fails_to_delete_holds_up_nothing_else(
+    core: Core, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(garbage_collector, "_RETRY", 0)
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"}
+    maps = core.served("", "v1", "configmaps").resource.collection
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def collect() -> None:
+        gone = asyncio.Event()
+        core.event_handlers.append(lambda *_: None if maps.records else gone.set())
+        gate.meanwhile = fail
+        core.garbage_collector.resume(asyncio.get_running_loop().create_task)
+        async with asyncio.timeout(60):
+            await gone.wait()
+        core.garbage_collector.pause()
+
+    for name in ("a", "b"):
+        obj = content(name)
+        obj["metadata"]["ownerReferences"] = [reference]
+        run_sync(core.writer.create(a_map(core, ""), obj, OWN))
+    asyncio.run(collect())
+    assert gate.asked == ["DELETE"] * 3
+    assert "default/a of configmaps was not settled" in caplog.text
 
 
 def test_who_waits_for_many_dependents_reads_none_of_them(core: Core, monkeypatch: Any) -> None:

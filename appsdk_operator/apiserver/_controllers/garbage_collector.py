@@ -24,6 +24,9 @@ from appsdk_operator.apiserver._storage.resources import Catalog, Resource
 from appsdk_operator.apiserver._storage.storage import Collection, Event, Record, Storage
 from appsdk_operator.apiserver._values.status import StatusError
 from appsdk_operator.apiserver._values.users import AUTHENTICATED, User, service_account_groups
+from appsdk_operator.runtime import get_logger
+
+log: Final = get_logger("appsdk_operator.testing.server")
 
 # Objects per iteration of the event loop.
 _PER_TURN: Final = 64
@@ -161,6 +164,9 @@ class GarbageCollector:
                     except asyncio.CancelledError:
                         self._queue[place] = None  # left to do when the server runs again
                         raise
+                    except Exception:  # a bug of the server must not end it for all objects
+                        log.exception("%s of %s was not settled", place[1], place[0].name)
+                        self._add_later(place)
                 await asyncio.sleep(0)
         finally:
             self._work = None
