@@ -247,6 +247,22 @@ def labels_and_annotations_are_all_a_webhook_may_change_besides(things: Things) 
     assert "unknown" not in found
 
 
+@promise
+def metadata_without_the_object_is_converted_too(things: Things) -> None:
+    def note(obj: dict[str, Any]) -> None:
+        obj["metadata"]["annotations"] = {"seen": obj["apiVersion"]}
+
+    things.hooks.answers["convert"] = changed(note)
+    assert things.make(ONE, "a", "1").status == 201
+    kind = "application/json;g=meta.k8s.io;v=v1;as=PartialObjectMetadata"
+    stream = things.api.watch(TWO, Accept=kind)
+    seen = [stream.event()[1], things.api.get(f"{TWO}/a", Accept=kind).body]
+    seen += things.api.get(TWO, Accept=f"{kind}List")["items"]
+    for partial in seen:
+        assert partial["kind"] == "PartialObjectMetadata"
+        assert partial["metadata"]["annotations"] == {"seen": f"{GROUP}/v2"}
+
+
 def _rename(obj: dict[str, Any]) -> None:
     obj["metadata"]["name"] = "other"
 

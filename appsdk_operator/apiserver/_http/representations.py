@@ -177,7 +177,7 @@ class MetadataRepresentation:
 
     def stored(self, served: ServedVersion, record: Record) -> bytes:
         """A stored object."""
-        return self.one(served, record.decode())
+        return self.one(served, _with_metadata_of(served, record))
 
     if TYPE_CHECKING:
 
@@ -208,7 +208,13 @@ class MetadataRepresentation:
         }
         if not records:
             return _encode({**head, "items": None})
-        return _list(head, (self._object(served, record.decode()) for record in records))
+        objects = (_with_metadata_of(served, record) for record in records)
+        return _list(head, (self._object(served, obj) for obj in objects))
+
+
+def _with_metadata_of(served: ServedVersion, record: Record) -> dict[str, Any]:
+    # A webhook may convert labels and annotations; other conversions leave the metadata alone.
+    return record.decode() if served.resource.converter is None else served.decode(record)
 
 
 def _go_list_type(served: ServedVersion) -> str:
