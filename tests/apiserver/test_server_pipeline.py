@@ -310,6 +310,25 @@ def test_definitions_wait_for_each_other_after_a_restart_too(core: Core) -> None
     asyncio.run(admit_two())
 
 
+def test_a_big_definition_is_admitted_where_no_thread_can_be_started(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    core.writer.admission = ahead = CompileAhead(AdmitAll())
+    definitions = core.served("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+
+    async def create() -> WriteResult:
+        ahead.start()
+        made = await core.writer.create(Target(definitions), _big_definition(), ASKED)
+        ahead.stop()
+        return made
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert asyncio.run(create()).status == 201
+
+
 def test_a_definition_is_compiled_in_the_thread_that_asks_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -75,7 +75,11 @@ class CompileAhead:
                 # A copy, which the thread may change as preparation does.
                 copy = msgspec.json.decode(body)
                 loop = asyncio.get_running_loop()
-                await loop.run_in_executor(thread, compile_ahead, copy, old)
+                try:
+                    compiling = loop.run_in_executor(thread, compile_ahead, copy, old)
+                except RuntimeError:  # no thread can be started: validation compiles, then
+                    return
+                await compiling
             finally:
                 self._thread = None
                 thread.shutdown(wait=False, cancel_futures=True)
