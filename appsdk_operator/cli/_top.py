@@ -64,14 +64,13 @@ class Fetcher:
         try:
             parts = urllib.parse.urlsplit(url)
             self._place = parts.netloc.rpartition("@")[2]
-            is_url = parts.scheme in ("http", "https") and bool(self._place)
+            if parts.scheme not in ("http", "https") or not self._place:
+                raise ValueError("it has no such scheme, or no host")
             http.client.HTTPConnection(self._place)  # refuses what is no host or port
         except (ValueError, http.client.InvalidURL):
-            is_url = False
-        if not is_url:
             raise click.UsageError(
                 f"{url} is not the URL of a live page, such as http://127.0.0.1:6060"
-            )
+            ) from None
         self._base = f"{parts.scheme}://{self._place}"
         self._is_tls = parts.scheme == "https"
         self._token = token

@@ -55,7 +55,8 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         if not isinstance(node, yaml.MappingNode):
-            return dict(super().construct_mapping(node, deep))  # which refuses it
+            problem = "expected a mapping node"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         own = set()
         for key_node, _ in node.value:
             if key_node.tag != _MERGE:
