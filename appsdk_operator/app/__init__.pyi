@@ -41,6 +41,7 @@ from appsdk_operator.app._assembly import (
 )
 from appsdk_operator.app._declarations import (
     Handler as Handler,
+    Reconciling as Reconciling,
     Timer as Timer,
 )
 from appsdk_operator.app._handled import (

@@ -83,8 +83,13 @@ class Observer:
     """Wraps what an App calls, for tests; this one wraps nothing."""
 
     def target(self, target: Any, kind: Kind[Any, Any]) -> Any:
-        """A watcher or reconciler of objects of ``kind``."""
+        """A watcher of objects of ``kind``, or all functions for them."""
         del kind
+        return target
+
+    def reconciler(self, target: Any, declared: Reconciling) -> Any:
+        """The reconciler of a declaration."""
+        del declared
         return target
 
     def function(self, handler: Handler) -> Callable[..., Any]:
@@ -527,7 +532,7 @@ def _add_reconciler(assembly: Assembly, manager: Manager, declared: Reconciling)
         builder.owns(owned.kind, predicates=owned.predicates)
     for watched, handler in declared.watched:
         builder.watches(watched.kind, handler, predicates=watched.predicates)
-    return builder.complete(assembly.observer.target(target, declared.kind))
+    return builder.complete(assembly.observer.reconciler(target, declared))
 
 
 def _shared(options: ControllerOptions | None) -> ControllerOptions:

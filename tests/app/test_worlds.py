@@ -15,7 +15,7 @@ from appsdk_operator.app._due import ObjectState
 from appsdk_operator.client import AlreadyExists, NotFound
 from appsdk_operator.controllers import Request, set_controller_reference
 from appsdk_operator.manager import LeaderElection, MetricsServerOptions
-from appsdk_operator.resource import Kind, MutableObject, Object, field, labels
+from appsdk_operator.resource import Kind, MutableObject, Object, annotation, field, labels
 from appsdk_operator.testing import BrokenPromise, World, check_operator
 from tests.hypothesis_profiles import histories_of, scaled
 
@@ -258,6 +258,26 @@ def test_two_reconcilers_of_a_kind_may_work_on_an_object_at_once() -> None:
         app.object_reconciler(BUCKET, name=name)(lambda _, name=name: look(name))
     check_operator(app, max_examples=5, seed=1)
     assert any(met)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"where": ~annotation("example.com/paused")},
+        {"when": annotation("example.com/paused").changed},
+    ],
+    ids=str,
+)
+def test_a_reconciler_is_not_blamed_for_changes_that_its_filters_keep_from_it(
+    filters: dict[str, Any],
+) -> None:
+    app = App("bucket-operator")
+    app.on_delete(BUCKET)(lambda bucket: None)
+    app.object_reconciler(BUCKET, **filters)(lambda bucket: None)
+    paused = 'metadata a {"annotations": {"example.com/paused": "yes"}}'
+    check_operator(app, replay=["create a {}", "wait 1", paused, "wait 1", 'spec a {"size": 7}'])
+    check_operator(app, replay=["create a {}", paused, "hold a", "wait 0", "delete a"])
+    check_operator(app, max_examples=scaled(10), seed=histories_of(3))
 
 
 def test_an_app_with_a_filtered_add_and_a_timer_is_checked() -> None:

@@ -13,10 +13,12 @@ from appsdk_operator.app import (
     App,
     Handler,
     Observer,
+    Reconciling,
     Timer,
     handled_kinds,
     observed_manager,
 )
+from appsdk_operator.cache import Event, ResourceAction
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import LeaderElection, Manager
 from appsdk_operator.resource import Kind, Object
@@ -85,8 +87,18 @@ class _FunctionRecorder(Observer):
         self._process = process
 
     def target(self, target: Any, kind: Kind[Any, Any]) -> Any:
-        """A watcher or reconciler."""
+        """A watcher, or all functions of a kind."""
         return self._process.recorded(target, kind=kind)
+
+    def reconciler(self, target: Any, declared: Reconciling) -> Any:
+        """A reconciler; which changes pass its filters is known for those of objects alone."""
+        filters = dict(declared.filters)
+        where = filters.pop("where", None)
+
+        def concerns(obj: Object) -> bool:
+            return not filters and (where is None or where(Event(ResourceAction.CREATE, obj)))
+
+        return self._process.recorded(target, kind=declared.kind, concerns=concerns)
 
     def function(self, handler: Handler) -> Callable[..., Any]:
         """A function of an ``on_…`` declaration."""

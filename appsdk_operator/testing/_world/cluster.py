@@ -78,6 +78,8 @@ class SimulatedCluster:
         """Failures of the next calls of an App's functions and timers, one each: ``""`` for none,
         ``fails`` (instead of a call), ``fails late`` (after it), ``fails for good`` (with a
         ``TerminalError``); and the statuses of the operator's next reads."""
+        self.concerns: dict[int, Callable[[Object], bool]] = {}
+        """By number of the watcher or reconciler, whether changes of an object pass its filters."""
         self.metadata: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         """By name, the labels and annotations that a history gives to objects."""
         self.created: list[Object] = []
@@ -329,7 +331,13 @@ class Process:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}, process {self.process}>"
 
-    def recorded(self, target: Any, *, kind: Kind | None = None) -> Any:
+    def recorded(
+        self,
+        target: Any,
+        *,
+        kind: Kind | None = None,
+        concerns: Callable[[Object], bool] = lambda _: True,
+    ) -> Any:
         """Wrap a watcher or reconciler so that the journal records its calls.
 
         The world records the watchers and reconcilers that ``make`` returns. If your operator has
@@ -341,6 +349,8 @@ class Process:
             target: a watcher, or a reconciler of a Controller or an InformerController.
             kind: the kind of its objects; default: read from the objects, or for a reconciler,
                 whose requests are names, the kind of the cluster.
+            concerns: whether changes of an object pass the filters of a reconciler whose requests
+                are names; default: all do. Where they do not, no call is expected.
 
         Raises:
             TypeError: ``target`` is neither a watcher nor a reconciler, or ``kind`` is not a kind.
@@ -353,6 +363,7 @@ class Process:
         wrapper = recorded(self.recorder, target, number, kind or cluster.kind)
         self._recorded += 1
         cluster.recorded.add(number)
+        cluster.concerns[number] = concerns
         if (
             isinstance(target, (OpinionatedWatcher, OpinionatedReconciler))
             and target.kind.qualified_name == cluster.kind.qualified_name

@@ -253,7 +253,9 @@ def check_rest(world: World, promises: frozenset[Promise]) -> None:
                 check_converged(world, number)
             else:
                 of_it = [call for call in calls if call.watcher == number]
-                _check_reconciler_converged(world, of_it, objects)
+                concerns = world.concerns[number]
+                wanted = {key: obj for key, obj in objects.items() if concerns(obj)}
+                _check_reconciler_converged(world, of_it, wanted)
 
 
 def still_failing(world: World) -> Entry | None:
