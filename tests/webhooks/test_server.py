@@ -226,6 +226,44 @@ def test_a_certificate_that_is_not_trusted_yet_is_waited_for(
         assert server.wait_until_ready(StopSignal(), TIMEOUT)
 
 
+class Hanging(Late):
+    """Certificates that keep a handshake waiting."""
+
+    def __init__(self, source: SelfSigned) -> None:
+        super().__init__(source)
+        self.has_one.set()
+        self.asked, self.goes_on = threading.Event(), threading.Event()
+
+    def pair(self) -> KeyPair:
+        self.asked.set()
+        self.goes_on.wait(TIMEOUT)
+        return self.source.pair()
+
+
+@pytest.mark.parametrize("ends", ["stop", "timeout"])
+def test_a_handshake_that_hangs_does_not_hold_up_a_wait_for_readiness(
+    make: Any, certificate: SelfSigned, ends: str
+) -> None:
+    source, stop, found = Hanging(certificate), StopSignal(), list[bool]()
+    source.goes_on.set()
+    server = make(certificates=source)
+    source.goes_on.clear()
+    source.asked.clear()
+    with running(server, wait=False):
+        timeout = 0.1 if ends == "timeout" else None
+        waiter = threading.Thread(
+            target=lambda: found.append(server.wait_until_ready(stop, timeout))
+        )
+        waiter.start()
+        assert source.asked.wait(TIMEOUT)
+        if ends == "stop":
+            stop.set()
+        waiter.join(5.0)
+        assert found == [False]
+        source.goes_on.set()
+        waiter.join()
+
+
 def test_a_manager_gives_the_certificates_a_client(make: Any, certificate: SelfSigned) -> None:
     source = Late(certificate)
     server = make(certificates=source)

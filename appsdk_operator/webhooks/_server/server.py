@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import attrs
 
@@ -21,6 +21,7 @@ from appsdk_operator.runtime import (
     Waiters,
     get_logger,
     present_clock,
+    system_clock,
     validation,
 )
 from appsdk_operator.serving import (
@@ -41,6 +42,9 @@ from appsdk_operator.webhooks._server.options import (
     default_tls,
 )
 from appsdk_operator.webhooks._server.webhooks import WebhookHandler, Webhooks
+
+if TYPE_CHECKING:
+    import socket
 
 _log: Final = get_logger("appsdk_operator.webhooks")
 _DIAL_SECONDS: Final = 10.0
@@ -239,7 +243,7 @@ class WebhookServer:
         own = source() if callable(source) else None
         if isinstance(own, Health) and not own.is_ready:
             return own
-        problem = self._dial(_DIAL_SECONDS)
+        problem = self._dial()
         if problem is not None:
             return Health(False, f"the webhook server is not reachable: {problem}")
         return Health(True, f"the webhook server answers on {self.address}")
@@ -265,7 +269,7 @@ class WebhookServer:
         ready = getattr(self._certificates, "wait_until_ready", None)
         if callable(ready) and not ready(stop, left()):
             return False
-        while (problem := self._dial(_DIAL_SECONDS)) is not None:
+        while (problem := self._dial(left(), stop)) is not None:
             remaining = left()
             if self._state != "running" or remaining == 0.0:
                 _log.warning("the webhook server is not reachable: %s", problem)
@@ -274,8 +278,13 @@ class WebhookServer:
                 return False
         return not stop.is_set()
 
-    def _dial(self, timeout: float) -> str | None:
-        """Do a TLS handshake with itself; the problem, if any."""
+    def _dial(self, left: float | None = None, stop: StopSignal | None = None) -> str | None:
+        """Do a TLS handshake with itself; the problem, if any.
+
+        Args:
+            left: the most seconds, of which one at least is given; default and most: 10.
+            stop: ends it.
+        """
         import socket
         import ssl
 
@@ -285,12 +294,31 @@ class WebhookServer:
         context.check_hostname = False
         # Whose certificate it is, is for the callers to check.
         context.verify_mode = ssl.CERT_NONE
+        received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        # An SSLSocket is left open where the connection is reset before its handshake.
+        tls = context.wrap_bio(received, sent)
+        seconds = _DIAL_SECONDS if left is None else min(_DIAL_SECONDS, max(left, 1.0))
+        deadline = system_clock.monotonic() + seconds
         try:
             with (
-                socket.create_connection((own, port), timeout) as plain,
-                context.wrap_socket(plain),
+                socket.create_connection((own, port), seconds) as plain,
+                contextlib.ExitStack() as exits,
             ):
-                return None
+                if stop is not None:
+                    exits.callback(stop.on_set(lambda: _cut(plain)))
+                while True:
+                    try:
+                        tls.do_handshake()
+                    except ssl.SSLWantReadError:
+                        plain.settimeout(max(0.001, deadline - system_clock.monotonic()))
+                        plain.sendall(sent.read())
+                        if data := plain.recv(16_384):
+                            received.write(data)
+                        else:
+                            received.write_eof()
+                    else:
+                        plain.sendall(sent.read())
+                        return None
         except OSError as error:  # ssl.SSLError is one
             return str(error) or type(error).__name__
 
@@ -375,3 +403,8 @@ _STATES: Final = {"new": "has not been started yet", "ended": "has ended"}
 
 def _with_files(tls: TLSOptions, default: TLSOptions) -> TLSOptions:
     return attrs.evolve(tls, cert_file=default.cert_file, key_file=default.key_file)
+
+
+def _cut(plain: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        plain.shutdown(2)  # both directions
