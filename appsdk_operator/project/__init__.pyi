@@ -46,6 +46,9 @@ from appsdk_operator.project._files import (
 from appsdk_operator.project._manifests.bindings import (
     added_permissions as added_permissions,
 )
+from appsdk_operator.project._manifests.options import (
+    has_credentials as has_credentials,
+)
 from appsdk_operator.project._models.builtin import (
     builtin_models as builtin_models,
 )

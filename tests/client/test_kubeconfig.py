@@ -824,9 +824,10 @@ def is_running(pid: str) -> bool:
     return state != "Z"
 
 
-def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path):
+@pytest.mark.parametrize("child", ["sleep 600", "(trap '' TERM; sleep 600)"])
+def test_a_plugin_that_hangs_is_ended_with_what_it_started(tmp_path, child):
     # The shell's child has its output, and would outlive the shell.
-    script = f"sleep 600 & echo $! > {tmp_path}/child; wait"
+    script = f"{child} & echo $! > {tmp_path}/child; wait"
     credentials = ExecCredentials(
         shell(script),
         folder=str(tmp_path),

@@ -166,10 +166,9 @@ def _checked_url(url: str) -> str:
     Raises:
         ValueError: the text says what to give.
     """
-    parts = urlsplit(url)
-    # A user may be a token. Both would be in files that are committed, and in this text.
-    is_web = parts.scheme.endswith(("http", "https"))
-    if parts.password or (is_web and parts.username not in (None, "git")):
+    from appsdk_operator.project import has_credentials
+
+    if has_credentials(url):  # which would be in files that are committed, and in this text
         raise ValueError(
             "kit: the URL has a password or a user, which would be written into the project's "
             "files: leave it out, and give it to git's credential helper"
@@ -179,6 +178,7 @@ def _checked_url(url: str) -> str:
             f"kit={url!r} has a character that is not allowed here, such as a space or a quotation "
             f"mark: {_CHOICES}"
         )
+    parts = urlsplit(url)
     is_repository = _VCS.match(url) is not None
     if is_repository and "@" not in parts.path:
         raise ValueError(

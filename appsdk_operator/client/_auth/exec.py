@@ -310,20 +310,28 @@ def _has_exited(process: subprocess.Popen[bytes]) -> bool:
 
 @contextlib.contextmanager
 def _terminating(process: subprocess.Popen[bytes], *, with_children: bool) -> Iterator[None]:
-    """Terminate the process at the end of the block: SIGTERM, and SIGKILL after a second."""
+    """Terminate the process at the end of the block: SIGTERM, and SIGKILL after a second.
+
+    Children that outlive it get the SIGKILL, too.
+    """
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if process.poll() is not None:
-                break
-            with contextlib.suppress(ProcessLookupError):
-                if with_children:
-                    os.killpg(process.pid, number)
-                else:
-                    process.send_signal(number)
+        if process.poll() is None:
+            _send(process, signal.SIGTERM, with_children=with_children)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE)
+            _send(process, signal.SIGKILL, with_children=with_children)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GRACE)
+
+
+def _send(process: subprocess.Popen[bytes], number: int, *, with_children: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if with_children:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 def _content(file: IO[bytes]) -> bytes:

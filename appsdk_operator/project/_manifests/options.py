@@ -58,11 +58,19 @@ def _flag(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_flag(field.name, value)
 
 
+def has_credentials(url: str) -> bool:
+    """Whether a URL of the kit has a password, or a user, which may be a token."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it has brackets that are no address
+        return "@" in url
+    is_web = parts.scheme.endswith(("http", "https"))
+    return bool(parts.password) or (is_web and parts.username not in (None, "git"))
+
+
 def _kit(_: object, field: attrs.Attribute[Any], value: Any) -> None:
     validation.check_text(field.name, value, empty=False)
-    parts = urlsplit(value)
-    is_web = parts.scheme.endswith(("http", "https"))
-    if parts.password or (is_web and parts.username not in (None, "git")):
+    if has_credentials(value):
         raise ValueError(
             f"{field.name}: the URL has a password or a user, which would be written into the "
             "Dockerfile: leave it out, and take a wheel along that you have built with it"
