@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import appsdk_operator
@@ -228,11 +228,7 @@ def test_a_signal_handler_ends_what_runs_whichever_line_it_interrupts(
     lines = run(0)
     assert lines > 50
 
-    @settings(
-        max_examples=scaled(40),
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.nested_given],
-    )
+    @settings(max_examples=scaled(40), deadline=None)
     @given(st.integers(1, lines))
     def at(line: int) -> None:
         run(line)
