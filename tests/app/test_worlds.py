@@ -163,6 +163,17 @@ def test_the_promises_of_an_app_hold_for_objects_that_are_paused_now_and_then() 
     check_operator(app, replay=["create b {}", "label b 0"])
 
 
+def test_a_call_for_a_paused_object_breaks_a_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("bucket-operator")
+    app.on_update(BUCKET)(nothing)
+    # As if the App had a filter, and did not heed it.
+    monkeypatch.setattr(World, "is_paused", lambda _, bucket: "stop" in bucket.labels)
+    stopped = 'metadata a {"labels": {"stop": "yes"}}'
+    replay = ["create a {}", "wait 1", stopped, "wait 1", 'spec a {"size": 7}', "wait 1"]
+    with pytest.raises(BrokenPromise, match="calls nothing for a, although it is paused"):
+        check_operator(app, replay=replay)
+
+
 def test_an_object_whose_deletion_others_hold_up_after_a_failure_is_no_hot_loop() -> None:
     replay = ["create b {}", "wait 0", "function fails", 'spec b {"size": 5}', "wait 1"]
     app = failing_operator("nothing")

@@ -233,7 +233,8 @@ def check_chain(
 
 
 def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> None:
-    """Check that no call is made which is not due, and that functions begin in their order.
+    """Check that no call is made which is not due, or for a paused object, and that functions begin
+    in their order.
 
     Raises:
         BrokenPromise: with the timeline.
@@ -242,6 +243,8 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
     last: dict[tuple[str, int, str, int], Entry] = {}
     added: dict[tuple[str, int, str], list[tuple[int, Object]]] = {}
     for entry in world.journal.of("function"):
+        if world.is_paused(entry.object):
+            raise broken(f"{entry.line}, although it is paused", entry.key)
         declared, place = entry.declared, places.get(id(entry.declared), 0)
         one = (entry.who, entry.process, entry.uid, place)
         before = last.get(one)

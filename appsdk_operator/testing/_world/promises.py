@@ -52,8 +52,8 @@ class Promise(Enum):
     Each successful call of a function for updates begins with the state with which the function
     last succeeded, and at rest this is the server's state. If the App remembers the kind, this
     holds across processes, except that the last success before a crash may be repeated. No function
-    is called again for a state with which it has succeeded, or that it gave up. Each ``on_add``
-    begins after the ones that were declared before it."""
+    is called again for a state with which it has succeeded, or that it gave up, and none for a
+    paused object. Each ``on_add`` begins after the ones that were declared before it."""
     TIMERS = "timers"
     """The timer of an App is called in time, as long as its object lives.
 
