@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from appsdk_operator.client import Client, ClientConfig
+from appsdk_operator.client import Client, ClientConfig, Credential, Credentials
 from appsdk_operator.resource import kinds
-from appsdk_operator.runtime import RealClock
+from appsdk_operator.runtime import RealClock, StopSignal
 from appsdk_operator.testing import APIServer, FaultProxy
 from appsdk_operator.testing._proxy import http_relay
 from tests.testing.event_loops import held_up
@@ -156,6 +156,20 @@ def test_a_proxy_that_cannot_start_says_so_and_can_be_started_later(
             proxy.stop()
         with proxy:
             assert proxy.requests == []
+
+
+def test_a_proxy_that_is_started_again_has_credentials_still() -> None:
+    class Heeding(Credentials):
+        def obtain(self, stop: StopSignal) -> Credential:
+            return Credential(None if stop.is_set() else "Bearer t")
+
+    with APIServer(token="t") as server:
+        theirs = server.client_config()
+        own = ClientConfig(server=theirs.server, ca_data=theirs.ca_data, credentials=Heeding())
+        proxy = FaultProxy(own)
+        for _ in range(2):
+            with proxy.start(), Client(proxy.client_config()) as client:
+                assert client.get(kinds.core.v1.Namespace, "default").name == "default"
 
 
 @pytest.mark.filterwarnings("error")

@@ -73,10 +73,10 @@ class HTTPRelay:
         self._name = config.tls_server_name or parts.hostname
         self._address = (parts.hostname, port)
         self._credentials = credentials_of(config, clock)
-        self._stop = StopSignal(clock=clock)
+        self._never = StopSignal(clock=clock)
         self._own = self.authority.context(_HOST) if self.authority is not None else None
         self._theirs = (
-            TLSContexts(config).get(self._credentials.obtain(self._stop).certificate)
+            TLSContexts(config).get(self._credentials.obtain(self._never).certificate)
             if is_tls
             else None
         )
@@ -105,7 +105,6 @@ class HTTPRelay:
 
     async def stop(self) -> None:
         """Stop listening and cut every connection."""
-        self._stop.set()
         if self._server is not None:
             await close_listeners(self._server)
         for task in list(self._tasks):
@@ -125,7 +124,7 @@ class HTTPRelay:
 
     def authorization(self) -> str | None:
         """The ``Authorization`` value for requests without credentials; None for none."""
-        return self._credentials.obtain(self._stop).authorization
+        return self._credentials.obtain(self._never).authorization
 
 
 @final
