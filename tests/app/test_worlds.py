@@ -291,6 +291,15 @@ def test_a_reconciler_is_not_blamed_for_changes_that_its_filters_keep_from_it(
     check_operator(app, max_examples=scaled(10), seed=histories_of(3))
 
 
+def test_a_reconciler_whose_filter_fails_is_checked_as_one_without() -> None:
+    def fails(bucket: Object[BucketSpec]) -> bool:
+        raise LookupError(bucket.name)
+
+    app = App("bucket-operator")
+    app.object_reconciler(BUCKET, where=fails)(nothing)
+    check_operator(app, replay=["create a {}", "wait 1", 'spec a {"size": 7}'])
+
+
 def test_an_app_with_a_filtered_add_and_a_timer_is_checked() -> None:
     app = App("bucket-operator")
     app.on_add(BUCKET, where=field("spec.size") == 1)(lambda bucket: None)

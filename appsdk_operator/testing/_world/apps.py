@@ -96,7 +96,10 @@ class _FunctionRecorder(Observer):
         where = filters.pop("where", None)
 
         def concerns(obj: Object) -> bool:
-            return not filters and (where is None or where(Event(ResourceAction.CREATE, obj)))
+            try:
+                return not filters and (where is None or where(Event(ResourceAction.CREATE, obj)))
+            except Exception:
+                return True  # as its source takes it
 
         return self._process.recorded(target, kind=declared.kind, concerns=concerns)
 
