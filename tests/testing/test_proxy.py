@@ -159,17 +159,22 @@ def test_a_proxy_that_cannot_start_says_so_and_can_be_started_later(
 
 
 def test_a_proxy_that_is_started_again_has_credentials_still() -> None:
+    stopped: list[bool] = []
+
     class Heeding(Credentials):
         def obtain(self, stop: StopSignal) -> Credential:
-            return Credential(None if stop.is_set() else "Bearer t")
+            stopped.append(stop.is_set())
+            return Credential("Bearer t")
 
-    with APIServer(token="t") as server:
-        theirs = server.client_config()
-        own = ClientConfig(server=theirs.server, ca_data=theirs.ca_data, credentials=Heeding())
-        proxy = FaultProxy(own)
+    with APIServer() as server:
+        proxy = FaultProxy(
+            ClientConfig(server=server.client_config().server, credentials=Heeding())
+        )
         for _ in range(2):
-            with proxy.start(), Client(proxy.client_config()) as client:
-                assert client.get(kinds.core.v1.Namespace, "default").name == "default"
+            # A client without credentials, for which the proxy has its own.
+            with proxy.start(), Client(proxy.client_config(credentials=None)) as client:
+                client.get(kinds.core.v1.Namespace, "default")
+    assert stopped == [False, False]
 
 
 @pytest.mark.filterwarnings("error")
