@@ -113,6 +113,33 @@ HERE = thing("here", kind=PLACE)
 # Reading.
 
 
+def test_who_reads_waits_for_nobody_who_changes_the_cache(start):
+    server = Server(A)
+    cache = start(
+        server, THING, namespaces=["x"], options=CacheOptions(indexes={"all": lambda _: "*"})
+    )
+    client = CachedClient(server, cache, metrics=Metrics())
+    looks = [
+        lambda: cache.get(THING, "a", namespace="x"),
+        lambda: cache.list(THING),
+        lambda: cache.by_index(THING, "all", "*"),
+        lambda: client.get(THING, "a", namespace="x"),
+        lambda: list(client.list(THING)),
+        lambda: client.by_index(THING, "all", "*"),
+        lambda: cache.informers(THING),
+        lambda: cache.has_synced,
+        lambda: cache.health().is_ready,
+        lambda: cache.kinds,
+    ]
+    seen = []
+    reader = threading.Thread(target=lambda: seen.extend(look() for look in looks), daemon=True)
+    with cache._lock:
+        reader.start()
+        reader.join(PATIENCE)
+        assert len(seen) == len(looks)
+    assert all(seen)
+
+
 def test_reads_come_from_the_local_copy(start):
     server = Server(A, B, OTHER, HERE)
     cache = start(server, THING, PLACE)

@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from appsdk_operator import client as c
 from appsdk_operator.cache import Cache, CachedClient, NotCachedError, NotFollowedError
+from appsdk_operator.cache._cache.kind_cache import KindCache
 from appsdk_operator.cache._informer.informer import Informer
 from appsdk_operator.resource import (
     Kind,
@@ -197,6 +198,24 @@ def test_a_namespace_that_joins_and_cannot_be_listed_does_not_hold_up_the_others
     followed.teardown()
 
 
+def test_nothing_has_synced_while_the_first_namespaces_begin_to_be_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    followed = Followed()
+    followed.begin(selector=TEAMS)
+    followed.create_or_label("team-a", None)
+    follow, seen = KindCache.follow, []
+
+    def watched(self: KindCache, *args: Any, **options: Any) -> None:
+        seen.append((followed.cache.has_synced, followed.registration.has_synced))
+        follow(self, *args, **options)
+
+    monkeypatch.setattr(KindCache, "follow", watched)
+    followed.step_all()
+    assert seen[0] == (False, False)
+    followed.teardown()
+
+
 class Followed(RuleBasedStateMachine):
     @initialize(selector=st.sampled_from([TEAMS, LABELLED]))
     def begin(self, selector: NamespaceSelector) -> None:
@@ -298,7 +317,7 @@ class Followed(RuleBasedStateMachine):
 
     def active(self) -> list[tuple[Informer, StopSignal]]:
         assert self.cache._stop is not None
-        things = self.cache._kind_caches[THING].active
+        things = self.cache._kind_caches[THING].routing.active
         return [
             (self.follower.informer, self.cache._stop),
             *((each.informer, each.stop) for each in things if each.stop is not None),

@@ -209,7 +209,7 @@ class NamespaceChanges(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), budget=st.integers(0, 3))
     def step(self, number: int, budget: int) -> None:
-        living = [f for f in self.kind_cache.active if f.stop is not None]
+        living = [f for f in self.kind_cache.routing.active if f.stop is not None]
         each = living[number % len(living)]
         self.model.budget = budget
         assert each.stop is not None
@@ -240,7 +240,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         for (recorder, _), registration in zip(self.handlers, self.registrations, strict=True):
             held = {
                 (o.namespace, o.name): (o.uid, o.resource_version)
-                for f in self.kind_cache.current
+                for f in self.kind_cache.routing.current
                 if not registration.awaits_full_objects or registration.follows(f.informer)
                 for o in f.informer.store.list()
             }
@@ -254,7 +254,7 @@ class NamespaceChanges(RuleBasedStateMachine):
     def who_comes_when_the_kind_is_needed_whole_sees_nothing_else(self) -> None:
         for recorder in self.need_whole:
             assert not any(event.object.is_metadata_only for event in recorder.events)
-        for f in self.kind_cache.current:
+        for f in self.kind_cache.routing.current:
             assert f.informer.transform is None or not self.is_whole or f.selection.metadata_only
 
     @invariant()
@@ -292,7 +292,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         if not hasattr(self, "kind_cache"):
             return
         for _ in range(60):
-            for number in range(len(self.kind_cache.active)):
+            for number in range(len(self.kind_cache.routing.active)):
                 self.step(number, 100)
         assert self.cache.has_synced
         assert self.slow_registration._delivery is not None
@@ -311,7 +311,7 @@ class NamespaceChanges(RuleBasedStateMachine):
         assert self.slow_registration.has_synced
         assert all(registration.has_synced for registration in self.registrations)
         assert all(o.is_metadata_only is not self.is_whole for o in self.cache.list(THING))
-        assert len(self.kind_cache.active) == len(self.kind_cache.selections)
+        assert len(self.kind_cache.routing.active) == len(self.kind_cache.routing.selections)
         self.slow_registration.remove()
 
 
@@ -373,7 +373,7 @@ def lags_behind(machine: NamespaceChanges) -> None:
     machine.step(0, 0)
     machine.cache.set_namespaces(["x", "y"])
     machine.names = {"x", "y"}
-    old, of_x, of_y = kind_cache.active
+    old, of_x, of_y = kind_cache.routing.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     model.write("x", "a", deletes=True)

@@ -23,7 +23,7 @@ N, K = NamespaceOptions, CacheOptions
 def selections(kind, *, options=None, **cache_options):
     cache = Cache(ScriptedClient(), metrics=Metrics(), **cache_options)
     cache.add(kind, options)
-    return cache._kind_caches[kind].selections
+    return cache._kind_caches[kind].routing.selections
 
 
 def selectors(found):

@@ -112,7 +112,7 @@ def test_what_has_synced_is_not_read_before_it_takes_over() -> None:
         for number in (0, 0, 1, 1):
             machine.step(number, 0)
         machine.set_namespaces([])
-        new = machine.kind_cache.active[-1].informer
+        new = machine.kind_cache.routing.active[-1].informer
         new._access.on_synced = lambda: None
         machine.step(2, 0)
         machine.step(2, 0)
@@ -137,7 +137,7 @@ def test_what_only_the_new_informer_follows_comes_as_initial_and_the_old_one_is_
         machine.model.write("y", "b", deletes=False)
         machine.step(0, 0)
         machine.step(0, 0)
-        (old,) = machine.kind_cache.active
+        (old,) = machine.kind_cache.routing.active
         machine.set_namespaces([])
         machine.step(1, 0)
         machine.step(1, 0)
@@ -186,7 +186,7 @@ def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_
     changes.step(0, 0)  # no streamed lists here, the fallback comes next
     changes.step(0, 0)
     changes.set_namespaces(["x", "y"])
-    old, of_x, of_y = changes.kind_cache.active
+    old, of_x, of_y = changes.kind_cache.routing.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     model.write("x", "a", deletes=False)
@@ -200,7 +200,7 @@ def test_while_what_lags_is_listed_again_the_old_copy_serves_and_nobody_is_told_
     changes.set_namespaces(names)
     assert cache.get(THING, "a", namespace="x") == model.objects["x", "a"]
     changes.teardown()
-    assert not any(each.is_frozen for each in changes.kind_cache.current)
+    assert not any(each.is_frozen for each in changes.kind_cache.routing.current)
     ((recorder, _),) = changes.handlers
     assert [event.action for event in recorder.events] == [
         ResourceAction.CREATE,
@@ -217,7 +217,7 @@ def test_a_cache_that_is_stopped_during_a_switchover_sends_no_events_of_it() -> 
     machine.step(0, 0)
     machine.cache.set_namespaces(["x", "y"])
     machine.names = {"x", "y"}
-    _, of_x, of_y = machine.kind_cache.active
+    _, of_x, of_y = machine.kind_cache.routing.active
     for _ in range(2):
         of_x.informer.step(of_x.stop)
     of_x.stop.set()
@@ -225,5 +225,5 @@ def test_a_cache_that_is_stopped_during_a_switchover_sends_no_events_of_it() -> 
     assert of_x.informer.health().text.endswith("stopped")
     for _ in range(2):
         of_y.informer.step(of_y.stop)
-    assert machine.kind_cache.current == [of_x, of_y]
+    assert machine.kind_cache.routing.current == (of_x, of_y)
     machine.slow_registration.remove()

@@ -11,7 +11,7 @@ import attrs
 
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.errors import Remedies
-from appsdk_operator.cache._cache.kind_cache import KindCache, ReadTarget
+from appsdk_operator.cache._cache.kind_cache import KindCache
 from appsdk_operator.cache._cache.metrics import CacheMetrics
 from appsdk_operator.cache._cache.options import (
     CacheOptions,
@@ -29,8 +29,8 @@ from appsdk_operator.cache._cache.query import (
     sorted_objects,
 )
 from appsdk_operator.cache._cache.registration import CacheRegistration
+from appsdk_operator.cache._cache.routing import ReadTarget, Routing, SelectionInformer
 from appsdk_operator.cache._cache.selection import Selection, selections_of
-from appsdk_operator.cache._cache.switchover import SelectionInformer
 from appsdk_operator.cache._delivery.delivery import EventSource, Overflow
 from appsdk_operator.cache._events import BatchHandler, EventHandler
 from appsdk_operator.cache._informer.handler_caller import check_handler
@@ -89,6 +89,7 @@ Objects: TypeAlias = list[Object[SpecT, StatusT]]
 ReadTargets: TypeAlias = list[ReadTarget]
 
 _REMEDIES = Remedies(to_follow="add it with set_namespaces, or read it with a client")
+_NOWHERE = Routing()
 _SELECTED_REMEDIES = Remedies(to_follow="add it to namespaces=, or read it with a client")
 
 
@@ -183,6 +184,7 @@ class Cache:
             self._follower = NamespaceFollower(
                 selection, client, on_error=on_error, clock=clock, metrics=self._metrics
             )
+        # For changes. Reads need none: each kind has its routing as one value.
         self._lock = fork_safe(threading.RLock())
         self._changed = Waiters(clock)
         self._kind_caches: dict[Kind, KindCache] = {}
@@ -283,7 +285,7 @@ class Cache:
         kind_cache.options = attrs.evolve(kind_cache.options, metadata_only=False)
         kind_cache.follow(self._selections(kind_cache))
         self._changed.wake()
-        return [each.informer for each in kind_cache.current]
+        return [each.informer for each in kind_cache.routing.current]
 
     def options_for(self, kind: Kind) -> CacheOptions:
         """The options of ``kind``, or the options that it would get if added without any."""
@@ -363,7 +365,7 @@ class Cache:
             for kind_cache in changed:
                 kind_cache.follow(self._selections(kind_cache))
             self._changed.wake()
-            informers = [each.informer for kind_cache in changed for each in kind_cache.current]
+            informers = _informers_of(changed)
         _report_failures(informers)
 
     def add_index(
@@ -385,7 +387,8 @@ class Cache:
                     "another name"
                 )
             kind_cache.indexes[name] = function
-            informers = [each.informer for each in {*kind_cache.current, *kind_cache.active}]
+            routing = kind_cache.routing
+            informers = [each.informer for each in {*routing.current, *routing.active}]
         # Without the lock, because the function is user code.
         for informer in informers:
             informer.add_index(name, function)
@@ -415,8 +418,7 @@ class Cache:
     @property
     def kinds(self) -> Sequence[Kind]:
         """The kinds that were added."""
-        with self._lock:
-            return list(self._kind_caches)
+        return list(self._kind_caches)
 
     def informers(self, kind: Kind[SpecT, StatusT]) -> Sequence[Informer[SpecT, StatusT]]:
         """The informers of ``kind``, one for each followed namespace.
@@ -425,8 +427,7 @@ class Cache:
             NotCachedError: ``kind`` was not added.
         """
         check_kind(kind)
-        with self._lock:
-            return [each.informer for each in self._get(kind).current]
+        return [each.informer for each in self._get(kind).routing.current]
 
     def add_event_handler(
         self,
@@ -584,10 +585,9 @@ class Cache:
 
         A namespace that a selector chose later does not count.
         """
-        with self._lock:
-            return self._are_namespaces_known and all(
-                kind_cache.is_settled for kind_cache in self._kind_caches.values()
-            )
+        return self._are_namespaces_known and all(
+            kind_cache.routing.is_settled for kind_cache in list(self._kind_caches.values())
+        )
 
     def wait_for_sync(self, stop: StopSignal, timeout: float | None = None) -> bool:
         """Wait until the cache runs and :attr:`has_synced`.
@@ -621,8 +621,7 @@ class Cache:
         A problem of a namespace that a selector chose later, and that was not listed yet, is a
         note.
         """
-        with self._lock:
-            active = [each for kc in self._kind_caches.values() for each in kc.active]
+        active = [each for kc in list(self._kind_caches.values()) for each in kc.routing.active]
         joining: list[Health] = []
         healths = [] if self._follower is None else [self._follower.informer.health()]
         for each in active:
@@ -772,24 +771,18 @@ class Cache:
 
     def read_target(self, kind: Kind, namespace: str) -> ReadTarget | None:
         """The read target of ``namespace``, synced or not; None if it is not followed."""
-        with self._lock:
-            kind_cache = self._kind_caches.get(kind)
-            targets = [] if kind_cache is None else kind_cache.read_targets(namespace)
+        targets = self._routing(kind).read_targets(namespace)
         return targets[0] if targets else None
 
     def informer_of(
         self, kind: Kind[SpecT, StatusT], namespace: str
     ) -> Informer[SpecT, StatusT] | None:
         """The informer that follows ``namespace``, even if a switchover is about to end it."""
-        with self._lock:
-            kind_cache = self._kind_caches.get(kind)
-            return None if kind_cache is None else kind_cache.informer_of(namespace)
+        return self._routing(kind).informer_of(namespace)
 
     def next_informer_of(self, kind: Kind, namespace: str) -> Informer | None:
         """The informer that will follow ``namespace`` after a switchover; else the current one."""
-        with self._lock:
-            kind_cache = self._kind_caches.get(kind)
-            return None if kind_cache is None else kind_cache.next_informer_of(namespace)
+        return self._routing(kind).next_informer_of(namespace)
 
     def note_written(self, obj: Object) -> None:
         """Note that ``obj`` was written: its namespace exists, even if it was gone before."""
@@ -799,16 +792,12 @@ class Cache:
 
     def selects(self, kind: Kind, obj: Object) -> bool:
         """Whether the cache follows ``obj``, by its namespace and the selectors."""
-        with self._lock:
-            kind_cache = self._kind_caches.get(kind)
-            selections = [] if kind_cache is None else kind_cache.selections_of(obj.namespace)
+        selections = self._routing(kind).selections_of(obj.namespace)
         return any(selection.selects(obj) for selection in selections)
 
     def selects_all(self, kind: Kind, namespace: str) -> bool:
         """Whether the cache follows ``namespace`` without selectors."""
-        with self._lock:
-            kind_cache = self._kind_caches.get(kind)
-            selections = [] if kind_cache is None else kind_cache.selections_of(namespace)
+        selections = self._routing(kind).selections_of(namespace)
         return all(selection.selects_all for selection in selections)
 
     def query(
@@ -824,24 +813,25 @@ class Cache:
         Raises:
             ValueError: the field selector cannot be answered from the indexes.
         """
-        with self._lock:
-            indexes = list(self._get(kind).indexes)
         return query_of(
             kind,
-            indexes,
+            list(self._get(kind).indexes),
             namespace=namespace,
             label_selector=label_selector,
             field_selector=field_selector,
         )
 
     def _read_targets(self, kind: Kind, namespace: str) -> ReadTargets:
-        with self._lock:
-            if self._is_lazy and kind not in self._kind_caches:
-                self.add(kind)
+        if self._is_lazy and kind not in self._kind_caches:
+            self.add(kind)
+        if targets := self._get(kind).routing.read_targets(namespace):
+            return targets
+        with self._lock:  # what is known of namespaces fits the routing
             kind_cache = self._get(kind)
-            targets = kind_cache.read_targets(namespace)
+            routing = kind_cache.routing
+            targets = routing.read_targets(namespace)
             if not targets and not self._may_be_empty(kind_cache, namespace):
-                known = ", ".join(sorted(str(selection) for selection in kind_cache.selections))
+                known = ", ".join(sorted(str(selection) for selection in routing.selections))
                 if self._is_selected(kind_cache):
                     assert self._follower is not None
                     selector = self._follower.selected.selector
@@ -883,10 +873,10 @@ class Cache:
 
     def _obstacle(self, kind: Kind, targets: ReadTargets) -> str:
         """Why the local copies cannot be read yet; empty if they can."""
-        if self._follower is not None and not self._are_namespaces_known:
-            with self._lock:
-                if self._is_selected(self._get(kind)):
-                    return self._follower.informer.health().text
+        is_unknown = self._follower is not None and not self._are_namespaces_known
+        if is_unknown and self._is_selected(self._get(kind)):
+            assert self._follower is not None
+            return self._follower.informer.health().text
         return _obstacle(targets)
 
     def _run_follower(self, follower: NamespaceFollower, stop: StopSignal) -> None:
@@ -900,17 +890,18 @@ class Cache:
             change = self._follower.update(self._informers_in)
             if change is None or (self._are_namespaces_known and not change):
                 return
-            was_known, self._are_namespaces_known = self._are_namespaces_known, True
             names = sorted(self._follower.selected.watched)
             self._namespaces = {name: NamespaceOptions() for name in names}
             changed = [each for each in self._kind_caches.values() if self._is_selected(each)]
             for kind_cache in changed:
-                kind_cache.lets_join |= was_known and kind_cache.is_settled
+                is_settled = kind_cache.routing.is_settled
+                kind_cache.lets_join |= self._are_namespaces_known and is_settled
                 kind_cache.follow(
                     self._selections(kind_cache), joins=kind_cache.lets_join, gone=change.ended
                 )
+            self._are_namespaces_known = True  # once they are followed: who looks takes no lock
             self._changed.wake()
-            informers = [each.informer for kind_cache in changed for each in kind_cache.current]
+            informers = _informers_of(changed)
         self._follower.log(change)
         _report_failures(informers)
 
@@ -919,14 +910,18 @@ class Cache:
             each.informer
             for kind_cache in self._kind_caches.values()
             if self._is_selected(kind_cache)
-            for each in kind_cache.current
+            for each in kind_cache.routing.current
             if each.selection.namespace == namespace
         ]
+
+    def _routing(self, kind: Kind) -> Routing:
+        kind_cache = self._kind_caches.get(kind)
+        return _NOWHERE if kind_cache is None else kind_cache.routing
 
     def _get(self, kind: Kind) -> KindCache:
         kind_cache = self._kind_caches.get(kind)
         if kind_cache is None:
-            known = ", ".join(sorted(k.qualified_name for k in self._kind_caches)) or "none"
+            known = ", ".join(sorted(k.qualified_name for k in self.kinds)) or "none"
             raise _REMEDIES.not_cached(
                 f"{kind.qualified_name} has no informer in this cache (it holds: {known})"
             )
@@ -958,7 +953,7 @@ class Cache:
             if self._kind_caches.get(kind_cache.kind) is kind_cache:
                 kind_cache.advance()
             self._changed.wake()
-            informers = [each.informer for each in kind_cache.current]
+            informers = _informers_of([kind_cache])
         if self._follower is not None:
             self._follower.wake()  # a deleted namespace may have been listed, and be empty
         _report_failures(informers)
@@ -1012,6 +1007,10 @@ def _obstacle(targets: ReadTargets) -> str:
         if target.is_switching:  # the new informers may be behind earlier reads
             return f"{target.informer.kind.qualified_name} is being handed over to other informers"
     return ""
+
+
+def _informers_of(kind_caches: Sequence[KindCache]) -> Sequence[Informer]:
+    return [each.informer for kind_cache in kind_caches for each in kind_cache.routing.current]
 
 
 def _report_failures(informers: Sequence[Informer]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from appsdk_operator._generics import SpecT, StatusT
-from appsdk_operator.cache._cache.kind_cache import ReadTarget
+from appsdk_operator.cache._cache.routing import ReadTarget
 from appsdk_operator.cache._informer.store import IndexFunction, Lister
 from appsdk_operator.resource import (
     Kind,

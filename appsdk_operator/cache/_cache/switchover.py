@@ -5,44 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-import msgspec
-
 from appsdk_operator.cache._cache.registration import CacheRegistration
-from appsdk_operator.cache._cache.selection import Selection
+from appsdk_operator.cache._cache.routing import SelectionInformer
 from appsdk_operator.cache._events import Event, ResourceAction
-from appsdk_operator.cache._informer.informer import Informer, access_to
+from appsdk_operator.cache._informer.informer import access_to
 from appsdk_operator.cache._informer.store import differ
 from appsdk_operator.resource import Object, ObjectKey, is_older_version
-from appsdk_operator.runtime import StopSignal
 
 _CREATE, _UPDATE, _DELETE = ResourceAction.CREATE, ResourceAction.UPDATE, ResourceAction.DELETE
-
-
-class SelectionInformer(msgspec.Struct, eq=False):
-    """An informer and the selection that it follows."""
-
-    selection: Selection
-    informer: Informer
-    stop: StopSignal | None = None
-    """The signal that stops the informer; None until it runs."""
-    joins: bool = False
-    """Whether nobody who uses all namespaces waits for its first list."""
-
-    @property
-    def is_joining(self) -> bool:
-        """Whether it :attr:`joins`, and has not synced yet."""
-        return self.joins and not self.informer.has_synced
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the informer applies no more events."""
-        return access_to(self.informer).is_frozen
-
-    def end(self) -> None:
-        """Freeze the local copy and stop the informer."""
-        access_to(self.informer).freeze()
-        if self.stop is not None:
-            self.stop.set()
 
 
 def end(

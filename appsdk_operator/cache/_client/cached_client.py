@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, final
 from appsdk_operator._generics import SpecT, StatusT
 from appsdk_operator.cache._cache.cache import Cache
 from appsdk_operator.cache._cache.errors import NotCachedError, Remedies
-from appsdk_operator.cache._cache.kind_cache import ReadTarget
 from appsdk_operator.cache._cache.options import kind_tuple
 from appsdk_operator.cache._cache.query import Query, sorted_objects
+from appsdk_operator.cache._cache.routing import ReadTarget
 from appsdk_operator.cache._client.overlay import (
     Overlay,
     Written,
