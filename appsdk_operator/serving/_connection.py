@@ -124,8 +124,6 @@ class ServerConnection:
         """Whether it was expired because too many large bodies arrive."""
         self.request_limit: object = None
         """The concurrency limit that its request counts against, until the response is sent."""
-        self.is_late: bool = False
-        """Whether the handler exceeded its time limit, so that another thread answers."""
         self.late_thread: threading.Thread | None = None
         """The thread that answers in place of a late handler."""
         self._request: HTTPRequest | None = None
@@ -233,8 +231,7 @@ class ServerConnection:
         self._server.enter(self, "writing", self._server.limits.write_timeout)
         has_body = head.method != "HEAD"
         try:
-            # Entering the phase ended the time limit: it has passed by now, or never will.
-            if self.is_late:
+            if not request.claim_answer("handler"):
                 if self.late_thread is not None:
                     self.late_thread.join()
                 return False
@@ -249,6 +246,10 @@ class ServerConnection:
             self._server.hold(self, 0)
         self.answers += 1
         return keep
+
+    def claim_late_answer(self) -> bool:
+        """Whether another thread answers, because the time limit came before the handler's end."""
+        return self._request is not None and self._request.claim_answer("time limit")
 
     def answer_late(self) -> None:
         """Answer in place of a handler that takes too long; in a thread of its own."""

@@ -272,11 +272,10 @@ class ConnectionPool:
         for connection in self._connections:
             if connection.deadline is not None and connection.deadline <= now:
                 connection.deadline = None
-                if connection.phase == "handling":
-                    connection.is_late = True
-                    self._on_late(connection)
-                else:
+                if connection.phase != "handling":
                     connection.expire()
+                elif connection.claim_late_answer():
+                    self._on_late(connection)
         deadlines = [c.deadline for c in self._connections if c.deadline is not None]
         if until is not None:
             deadlines.append(until)

@@ -642,6 +642,58 @@ def test_a_request_that_is_complete_when_the_server_stops_keeps_its_time_limit(s
     assert serve(server).talk(WHOLE).endswith(b"\r\n\r\nTrue 5.0")
 
 
+def test_a_handler_that_has_claimed_its_answer_gives_it_though_its_time_is_up_by_then(
+    serve: Any, eventually: Any
+) -> None:
+    class Limits:
+        def body_limit(self, path: str, /) -> int:
+            return 10
+
+        def time_limit(self, request: HTTPRequest, /) -> float | None:
+            return 5.0
+
+        def timed_out(self, request: HTTPRequest, /) -> HTTPResponse:
+            raise AssertionError("the handler's answer is on its way")
+
+    def last_moment(request: HTTPRequest) -> HTTPResponse:
+        assert request.claim_answer("handler")
+        [connection] = server._pool._connections
+        clock.advance(5.0)
+        eventually(lambda: connection.deadline is None)
+        return HTTPResponse(body=b"in time")
+
+    clock = ManualClock()
+    server = HTTPServer("127.0.0.1:0", clock=clock)
+    server.add_handler("/slow", last_moment, limits=Limits())
+    asked = b"GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    assert serve(server).talk(asked).endswith(b"\r\n\r\nin time")
+
+
+@pytest.mark.stress
+def test_whoever_claims_an_answer_first_keeps_it() -> None:
+    request = HTTPRequest(method="GET", path="/")
+    barrier = threading.Barrier(8)
+    found: list[tuple[str, bool]] = []
+
+    def claim(by: Any) -> None:
+        barrier.wait(20)
+        found.extend((by, request.claim_answer(by)) for _ in range(3))
+
+    for _ in range(50):
+        request = HTTPRequest(method="GET", path="/")
+        found.clear()
+        threads = [
+            threading.Thread(target=claim, args=(by,)) for by in ("handler", "time limit") * 4
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        winner = {by for by, has_it in found if has_it}
+        assert len(winner) == 1
+        assert all(has_it is (by in winner) for by, has_it in found)
+
+
 # -- requests, as h11 reads them -------------------------------------------------------------------
 
 names = st.sampled_from(["Host", "host", "Accept", "X-a", "Content-Length", "Expect", "Connection"])

@@ -203,6 +203,22 @@ def test_a_client_that_leaves_cancels_an_async_handler(caplog: Any) -> None:
     assert "could not be answered" not in caplog.text
 
 
+def test_a_handler_that_has_claimed_its_answer_gives_it_though_its_time_is_up_by_then() -> None:
+    async def main() -> list[dict[str, Any]]:
+        loop = asyncio.get_running_loop()
+
+        def last_moment(request: HTTPRequest) -> HTTPResponse:
+            assert request.claim_answer("handler")
+            # After the loop has seen that the time is up.
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), loop).result(TIMEOUT)
+            return HTTPResponse(body=b"in time")
+
+        return await call_asgi(asgi(Table({"/echo": last_moment}, seconds=0.05)), body_of(b"x"))
+
+    sent = asyncio.run(main())
+    assert [sent[0]["status"], sent[1]["body"]] == [200, b"in time"]
+
+
 def test_a_handler_that_takes_too_long_is_answered_for_and_ended() -> None:
     ended: list[bool] = []
 

@@ -174,8 +174,40 @@ def test_a_late_answer_is_a_failure_that_names_the_handler() -> None:
     found = webhooks.timed_out(request)
     assert found.status == 500
     assert found.body == b"the webhook check_size did not answer within 9.5 s\n"
-    # What it says afterwards is nobody's any more.
+    # What it says afterwards is nobody's any more, whatever the clocks say.
+    assert request.claim_answer("time limit")
     webhooks.answer(request)
+    assert metrics.value(TOTAL, webhook="/a", code="500") == 1
+    assert metrics.value(TOTAL, webhook="/a", code="200") == 0
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(9.4, "200"), (9.6, "200"), (10.0, "500")])
+def test_an_answer_counts_as_what_the_api_server_gets(seconds: float, code: str) -> None:
+    """Nobody has answered in its place, so that it is sent; the API server waits for 10 s."""
+    clock, metrics = ManualClock(), Metrics()
+    webhooks = Webhooks(clock=clock, metrics=metrics)
+
+    def check_size(request: AdmissionRequest) -> AdmissionResponse:
+        clock.advance(seconds)
+        return AdmissionResponse.allowed()
+
+    webhooks.add("/a", Admission(check_size, name="check_size"))
+    webhooks.answer(post(review(), path="/a", query="timeout=10s"))
+    assert metrics.value(TOTAL, webhook="/a", code=code) == 1
+
+
+def test_a_handler_that_ends_as_its_time_is_up_counts_as_what_was_sent() -> None:
+    metrics = Metrics()
+    webhooks = Webhooks(metrics=metrics)
+    requests = []
+
+    def check_size(request: AdmissionRequest) -> AdmissionResponse:
+        assert requests[0].claim_answer("time limit")  # as the server does, by its own clock
+        return AdmissionResponse.allowed()
+
+    webhooks.add("/a", Admission(check_size, name="check_size"))
+    requests.append(post(review(), path="/a", query="timeout=10s"))
+    webhooks.answer(requests[0])
     assert metrics.value(TOTAL, webhook="/a", code="500") == 1
     assert metrics.value(TOTAL, webhook="/a", code="200") == 0
 

@@ -125,11 +125,13 @@ class ASGIWebhooks:
             try:
                 self._threads.start(request.path, call.answer)
                 left = None if limit is None else limit - spent
-                if await _is_first(call.answered, gone, left):
-                    await _send(send, call.answered.result())
-                else:
+                if not await _is_first(call.answered, gone, left) and (
+                    gone.done() or request.claim_answer("time limit")
+                ):
                     call.cancel()
                     await self._send_without(request, gone, send)
+                else:
+                    await _send(send, await call.answered)
                 # Its thread has the slot until it has ended.
                 await call.answered
             finally:

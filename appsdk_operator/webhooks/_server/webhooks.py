@@ -27,7 +27,7 @@ from appsdk_operator.runtime.validation import no_awaitable
 from appsdk_operator.serving import HTTPHandler, HTTPRequest, HTTPResponse, text_response
 from appsdk_operator.webhooks._answers import answering, note_failure, waited
 from appsdk_operator.webhooks._rules import WebhookRule
-from appsdk_operator.webhooks._time_limits import time_limit
+from appsdk_operator.webhooks._time_limits import seconds_left, time_limit
 
 _log: Final = get_logger("appsdk_operator.webhooks")
 _DEFAULT_BODY_BYTES: Final = 1 << 20
@@ -258,9 +258,10 @@ class Webhooks:
             return text_response(500, f"500 the webhook at {entry.path} failed")
         finally:
             elapsed = self._monotonic() - began
-            limit = time_limit(request.query_string)
-            if limit is not None and waited.get() + elapsed >= limit:
-                code = "500"  # somebody else has answered
+            seconds = seconds_left(request.query_string)
+            is_awaited = seconds is None or waited.get() + elapsed < seconds
+            if not (request.claim_answer("handler") and is_awaited):
+                code = "500"  # somebody else has answered, or the API server has given up
                 note_failure(TimeoutError(self._late_text(request)))
             with entry.lock:
                 entry.in_flight -= 1
