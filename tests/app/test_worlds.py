@@ -300,6 +300,18 @@ def test_a_reconciler_whose_filter_fails_is_checked_as_one_without() -> None:
     check_operator(app, replay=["create a {}", "wait 1", 'spec a {"size": 7}'])
 
 
+def test_an_app_whose_filters_fail_is_checked_as_one_without() -> None:
+    def fails(bucket: Object[BucketSpec]) -> bool:
+        raise LookupError(bucket.name)
+
+    app = App("bucket-operator")
+    app.on_add(BUCKET, where=fails)(nothing)
+    app.on_update(BUCKET, where=fails)(nothing)
+    app.every(60, BUCKET, where=fails)(nothing)
+    history = ["create a {}", "wait 1", 'spec a {"size": 7}', "function fails", "wait 600"]
+    check_operator(app, replay=[*history, 'spec a {"size": 8}', "wait 1"])
+
+
 def test_an_app_with_a_filtered_add_and_a_timer_is_checked() -> None:
     app = App("bucket-operator")
     app.on_add(BUCKET, where=field("spec.size") == 1)(lambda bucket: None)

@@ -10,7 +10,7 @@ from appsdk_operator.controllers import TerminalError
 from appsdk_operator.resource import Kind, Object, equal_numbers
 from appsdk_operator.testing._broken_promise import BrokenPromise, hides_kit_frames
 from appsdk_operator.testing._world.journal import Entry
-from appsdk_operator.testing._world.world import World
+from appsdk_operator.testing._world.world import World, is_for
 from appsdk_operator.watchers import without_records
 
 __tracebackhide__ = hides_kit_frames
@@ -79,7 +79,7 @@ class _Chains:
         is_known = any(process < entry.process for process in added.values())
         for each in self._begins:
             is_done = id(each) in added if each.cause == "add" else not is_known
-            if each.kind == obj.kind and not is_done and _is_for(each, obj):
+            if each.kind == obj.kind and not is_done and is_for(each, obj):
                 return
         self._idle.setdefault(entry.uid, []).append((entry.who, entry.process, obj))
 
@@ -201,14 +201,6 @@ class _Chains:
         )
 
 
-def _is_for(handler: Handler, obj: Object) -> bool:
-    """Whether a function is called for an object in this state, as an App takes its filter."""
-    try:
-        return handler.options.where is None or bool(handler.options.where(obj))
-    except Exception:
-        return True
-
-
 def _is_same(handler: Handler, one: Object, other: Object) -> bool:
     if handler.options.when is not None:
         return one.resource_version == other.resource_version
@@ -252,7 +244,7 @@ def check_calls(world: World, handlers: Sequence[Handler], broken: Break) -> Non
         if before is None:
             if declared.cause == "add":
                 sooner = added.setdefault(one[:3], [])
-                if any(place < other and _is_for(declared, obj) for other, obj in sooner):
+                if any(place < other and is_for(declared, obj) for other, obj in sooner):
                     raise broken(
                         f"{entry.line}, after a function that was declared later", entry.key
                     )
@@ -306,10 +298,10 @@ def check_chain_at_rest(
         for handler, entry in successes.values():
             found.setdefault(chain, (handler, entry.object, entry))
     for (uid, number), (handler, state, last) in found.items():
-        obj, where = present.get(uid), handler.options.where
+        obj = present.get(uid)
         if obj is None or obj.is_deleting or chains.is_unchanged((uid, number), obj):
             continue
-        if world.is_paused(obj) or (where is not None and not where(obj)):
+        if world.is_paused(obj) or not is_for(handler, obj):
             continue
         name = _name(handler)
         if isinstance(last.error, TerminalError) and last.object.generation == obj.generation:
@@ -366,8 +358,7 @@ def check_timers(world: World, handlers: Iterable[Handler], broken: Break) -> No
                 added.add((id(declared), entry.uid))
             continue
         for add in adds:
-            where = add.options.where
-            if where is not None and not where(entry.object):
+            if not is_for(add, entry.object):
                 continue
             if add.kind == declared.kind and (id(add), entry.uid) not in added:
                 raise broken(f"{entry.line}, before its on_add has succeeded", entry.key)
@@ -459,9 +450,8 @@ def check_timers_at_rest(
     for timer in watched:
         schedule = timer.schedule
         for uid, obj in present.items():
-            where = timer.options.where
             is_passed_over = obj.is_deleting or world.is_paused(obj)
-            if is_passed_over or (where is not None and not where(obj)):
+            if is_passed_over or not is_for(timer, obj):
                 continue
             calls = [
                 one
@@ -471,7 +461,7 @@ def check_timers_at_rest(
             last = calls[-1] if calls else None
             since = began if last is None else last.over if last.ended else last.at
             # It may have begun to match with the last change, or wait for more of them.
-            if where is not None or schedule.idle:
+            if timer.options.where is not None or schedule.idle:
                 changes = world.journal.of("step", world.key(obj.name))
                 since = max([since, *(one.at for one in changes)])
             pauses = _pause_after(world, schedule, since), schedule.idle

@@ -347,9 +347,20 @@ def histories(
             if given:
                 switch = st.builds(Step, st.just("metadata"), name, _one_of_metadata(given))
                 single.append(switch)
+                # What it gets is also what it loses, once it was handled with it.
+                both = [
+                    [
+                        st.builds(Step, st.just("metadata"), name, st.just({part: {key: each}}))
+                        for each in (value, None)
+                    ]
+                    for part, key, value in given
+                ]
                 themes[what] += [
                     st.tuples(create, soon, switch, soon, spec, soon, switch, wait),
                     st.tuples(create, wait, switch, soon, change, wait),
+                    st.one_of(
+                        [st.tuples(create, soon, got, wait, lost, wait) for got, lost in both]
+                    ),
                 ]
                 if faults:
                     fault = st.one_of(others["crash"], others["down"], others["read"])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, final
 
-from appsdk_operator.app import App, Handler, RecordError, is_paused
+from appsdk_operator.app import App, Handler, RecordError, Timer, is_paused
 from appsdk_operator.controllers import FinalizerError, TerminalError
 from appsdk_operator.resource import Kind, Object, kinds
 from appsdk_operator.runtime import (
@@ -538,8 +538,13 @@ def _asks_for(obj: Object, handler: Handler) -> bool:
     """Whether an App repeats a failed call of this function for the object as it is now."""
     if obj.is_deleting or handler.cause == "delete":
         return obj.is_deleting and handler.cause == "delete"
-    where = handler.options.where
+    return is_for(handler, obj)
+
+
+def is_for(function: Handler | Timer, obj: Object) -> bool:
+    """Whether a function is called for an object in this state, as an App takes its filter."""
+    where = function.options.where
     try:
-        return where is None or where(obj)
+        return where is None or bool(where(obj))
     except Exception:
-        return True  # as the App takes it
+        return True
