@@ -202,6 +202,8 @@ def _decide(before: _State, new: str | None) -> tuple[FileOutcome, _State]:
         # Whoever takes the text away that was offered has dealt with it.
         before = attrs.evolve(before, base=before.offered, offered=None)
     last = before.deleted if before.base is None else before.base
+    if last is None and before.file is None:
+        last = before.offered  # somebody deleted the file instead of taking a side
     outcome, file = _outcome(before.file, last, new)
     # A text that was offered and then edited is a person's.
     is_ours = before.proposal in (None, before.offered, new)

@@ -114,7 +114,7 @@ def page_of(samples: Iterable[Sample], *, is_openmetrics: bool = False) -> bytes
     """
     families: dict[str, list[Sample]] = {}
     for sample in samples:
-        families.setdefault(_bare_name(sample.family), []).append(sample)
+        families.setdefault(sample.family.bare_name, []).append(sample)
     lines: list[str] = []
     for name, found in families.items():
         family = found[0].family
@@ -130,10 +130,6 @@ def page_of(samples: Iterable[Sample], *, is_openmetrics: bool = False) -> bytes
     if is_openmetrics:
         lines.append("# EOF\n")
     return "".join(lines).encode()
-
-
-def _bare_name(family: Family) -> str:
-    return family.name.removesuffix("_total") if family.type == "counter" else family.name
 
 
 def _lines_of(name: str, sample: Sample) -> Iterator[str]:

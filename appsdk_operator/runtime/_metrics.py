@@ -232,9 +232,9 @@ def families_of(samples: Iterable[Sample]) -> list[Metric]:
     families: dict[str, Any] = {}
     for sample in samples:
         family, labels, value = sample.family, sample.labels, sample.value
-        made = families.get(family.name)
+        made = families.get(family.bare_name)
         if made is None:
-            made = families[family.name] = makers[family.type](
+            made = families[family.bare_name] = makers[family.type](
                 family.name, family.text, labels=family.labels
             )
         if isinstance(value, LocalHistogram):

@@ -20,6 +20,11 @@ class Family(msgspec.Struct, frozen=True, cache_hash=True):
     buckets: tuple[float, ...] = ()
     """The upper bounds of a histogram for :meth:`Metrics.observe`."""
 
+    @property
+    def bare_name(self) -> str:
+        """The name without the ``_total`` of a counter: two families differ in it."""
+        return self.name.removesuffix("_total") if self.type == "counter" else self.name
+
 
 class Sample(msgspec.Struct, frozen=True):
     """The current value of one series."""

@@ -165,6 +165,18 @@ def test_a_file_that_somebody_deleted_stays_deleted(files: GeneratedFiles, tmp_p
     assert outcomes(files, {"x": "new\n", "y": BASE}) == {"x": "created", "y": "unchanged"}
 
 
+def test_who_deletes_a_file_of_their_own_in_a_conflict_gets_none_in_its_place(
+    files: GeneratedFiles, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_text("mine\n")
+    assert outcomes(files, {"x": "generated\n", "y": BASE})["x"] == "conflict"
+    (tmp_path / "x").unlink()
+    for text in ("other\n", "generated\n"):
+        assert outcomes(files, {"x": text, "y": BASE}) == {"x": "deleted", "y": "unchanged"}
+        assert not (tmp_path / "x").exists()
+        assert not (tmp_path / "x.new").exists()
+
+
 def test_whoever_deletes_all_of_them_gets_all_of_them_anew(
     files: GeneratedFiles, tmp_path: Path
 ) -> None:

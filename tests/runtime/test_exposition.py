@@ -12,7 +12,7 @@ from typing import Any
 
 import prometheus_client
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics import exposition as openmetrics_exposition
@@ -73,12 +73,14 @@ class Registry:
         return families_of(self._samples)
 
 
-def _bare(sample: Sample) -> str:
-    family = sample.family
-    return family.name.removesuffix("_total") if family.type == "counter" else family.name
+HISTOGRAM = Sample(Family("x_total", "histogram", ""), (), LocalHistogram([]))
+COUNTER, GAUGE = (Sample(Family("x_total", each, ""), (), 1.0) for each in ("counter", "gauge"))
 
 
-@given(st.lists(families(), max_size=4, unique_by=lambda found: _bare(found[0])))
+@given(st.lists(families(), max_size=4, unique_by=lambda found: found[0].family.bare_name))
+@example([[HISTOGRAM], [COUNTER]])
+@example([[COUNTER], [HISTOGRAM]])
+@example([[COUNTER], [GAUGE]])
 def test_pages_are_those_of_prometheus_client(groups: list[list[Sample]]) -> None:
     samples = [sample for group in groups for sample in group]
     registry: Any = Registry(samples)
