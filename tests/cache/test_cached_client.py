@@ -18,6 +18,7 @@ from appsdk_operator.cache._client.overlay import Overlay, WrittenObject, resolv
 from appsdk_operator.cache._informer.informer import access_to
 from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.client import (
+    AlreadyExists,
     Client,
     ClientConfig,
     ClientLike,
@@ -186,6 +187,76 @@ def test_dry_runs_and_lost_answers_lay_nothing_over(live, start):
         with pytest.raises(NotFound):
             each.get(ConfigMap, "dry", namespace="default")
         assert not each._overlay.counts().get(ConfigMap)
+
+
+class LosingAnswers(ClientWrapper):
+    """Carries each write out, and loses its answer; reads fail as often as is wanted."""
+
+    failing_reads = 0
+
+    def _send(self, call, forward):
+        if not call.is_write and self.failing_reads:
+            self.failing_reads -= 1
+            raise ConnectionLost("the server is away")
+        answer = forward(call)
+        if call.is_write:
+            raise ConnectionLost("the answer is lost")
+        return answer
+
+
+def behind(live, start):
+    """A client that loses answers, and reads from a cache whose watch delivers nothing more."""
+    live.create(draft("old"))
+    cache = start(live, ConfigMap).cache
+    for informer in cache.informers(ConfigMap):
+        access_to(informer).freeze()
+    losing = LosingAnswers(live)
+    return CachedClient(losing, cache), losing
+
+
+def test_a_write_whose_answer_was_lost_is_read_all_the_same(live, start):
+    client, _ = behind(live, start)
+    with pytest.raises(ConnectionLost, match="the answer is lost"):
+        client.create(draft("new"))
+    assert client.get(ConfigMap, "new", namespace="default")["data"] == {"n": "MQ=="}
+    assert [obj.name for obj in client.list(ConfigMap, namespace="default")] == ["new", "old"]
+    two = MergePatch({"data": {"n": "Mg=="}})
+    for name in ("old", "new"):
+        with pytest.raises(ConnectionLost, match="the answer is lost"):
+            client.patch(ConfigMap, name, two, namespace="default")
+        assert client.get(ConfigMap, name, namespace="default")["data"] == {"n": "Mg=="}
+        with pytest.raises(ConnectionLost, match="the answer is lost"):
+            client.delete(ConfigMap, name, namespace="default")
+        with pytest.raises(NotFound):
+            client.get(ConfigMap, name, namespace="default")
+    assert list(client.list(ConfigMap, namespace="default")) == []
+
+
+def test_what_exists_already_and_the_cache_does_not_show_is_read(live, start):
+    client, _ = behind(live, start)
+    theirs = live.create(draft("new"))
+    with pytest.raises(AlreadyExists):
+        client.create(draft("new"))
+    assert client.get(ConfigMap, "new", namespace="default") == theirs
+    # What it shows is as new as the cache: others' changes come with the watch.
+    shown = client.get(ConfigMap, "old", namespace="default")
+    live.patch(ConfigMap, "old", MergePatch({"data": {"n": "Mg=="}}), namespace="default")
+    with pytest.raises(AlreadyExists):
+        client.create(draft("old"))
+    assert client.get(ConfigMap, "old", namespace="default") == shown
+
+
+def test_a_look_that_fails_changes_neither_the_error_nor_what_is_read(live, start):
+    client, losing = behind(live, start)
+    losing.failing_reads = 1
+    with pytest.raises(ConnectionLost, match="the answer is lost"):
+        client.create(draft("new"))
+    assert not losing.failing_reads
+    with pytest.raises(NotFound):
+        client.get(ConfigMap, "new", namespace="default")
+    with pytest.raises(AlreadyExists):  # the next try comes upon it
+        client.create(draft("new"))
+    assert client.get(ConfigMap, "new", namespace="default").name == "new"
 
 
 def test_reads_from_the_cache_do_not_pass_the_hook_and_all_others_do(live, start, monkeypatch):

@@ -21,13 +21,17 @@ from appsdk_operator.cache._client.overlay import (
 from appsdk_operator.cache._informer.informer import Informer, access_to
 from appsdk_operator.cache._informer.watch_state import next_order
 from appsdk_operator.client import (
+    AlreadyExists,
     Call,
     ClientError,
     ClientLike,
     ClientWrapper,
+    ConnectionLost,
     DryRunClient,
     Forward,
+    NotFound,
     ResultT,
+    Timeout,
     error_from_status,
 )
 from appsdk_operator.resource import (
@@ -87,7 +91,9 @@ class CachedClient(ClientWrapper):
         * For a deletion without ``uid``, the client assumes the object that a read would have
           returned before. An object that the cache has not seen yet may still show until the watch
           delivers its deletion.
-        * A write whose answer was lost is not in the overlay.
+        * After a write whose answer was lost (``ConnectionLost``, ``Timeout``), and after an
+          ``AlreadyExists`` for what the cache does not show, the client reads the object once, so
+          that later reads show it. Where that fails, too, reads may be older than the write.
         * The client compares resource versions as numbers (KEP-5504). If they are not numbers, or
           if the watch has not delivered more than ``overlay_limit`` writes, reads may be older than
           writes.
@@ -287,6 +293,13 @@ class CachedClient(ClientWrapper):
         """Forward a call, and add the outcome of a write to the overlay."""
         if not call.is_write or self._is_dry or call.options.get("dry_run"):
             return forward(call)
+        try:
+            return self._write(call, forward)
+        except (AlreadyExists, ConnectionLost, Timeout) as error:
+            self._look(call, is_there=isinstance(error, AlreadyExists))
+            raise
+
+    def _write(self, call: Call[ResultT], forward: Forward[ResultT]) -> ResultT:
         if call.verb == "delete":
             known = self._known(call.kind, ObjectKey(call.namespace, call.name))
             answer = forward(call)
@@ -302,6 +315,26 @@ class CachedClient(ClientWrapper):
             answer = forward(call)
             self._note(call.kind, answer, before)
         return answer
+
+    def _look(self, call: Call[Any], *, is_there: bool) -> None:
+        """Read what a write whose answer was lost has left: later reads show that, too.
+
+        The one that is tried again comes upon its own object, before the watch has delivered it:
+        ``is_there``.
+        """
+        kind, key = call.kind, ObjectKey(call.namespace, call.name)
+        if not key.name or self.cache.informer_of(kind, key.namespace) is None:
+            return
+        known = self._known(kind, key)
+        if is_there and known is not None:
+            return
+        try:
+            self._add_written(kind, super().get(kind, key.name, namespace=key.namespace))
+        except NotFound:
+            if known is not None:
+                self._add_deletion(kind, key, known.uid, self._last_version(known))
+        except (ClientError, DecodeError, OSError) as error:
+            _log.debug("cannot look what became of %r: %s", call, error)
 
     # The overlay.
 

@@ -153,6 +153,7 @@ def check_end(world: World, plan: Plan) -> None:
 
 
 @settings(max_examples=scaled(30), phases=[Phase.explicit, Phase.generate])
+@example(seed=3063)  # the answer of a create is lost while the watch lags
 @example(seed=8027)
 @given(seed=st.integers(0, 2**32))
 def test_start_times_are_kept_once_each_as_the_policy_says(seed: int) -> None:
