@@ -1,8 +1,8 @@
-"""Write the pictures of the live page and of ``top`` into ``docs/``.
+"""Write the pictures of the live page and of ``top``, into ``docs/`` or another folder.
 
 Needs Chromium (Debian: ``apt-get install chromium``) and the packages of development:
 
-    python hack/screenshots.py
+    python hack/screenshots.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -203,7 +203,9 @@ def hello(folder: Path) -> Iterator[str]:
             threads.join()
 
 
-def photograph(url: str, pictures: Sequence[tuple[str, str, str, tuple[int, int]]]) -> None:
+def photograph(
+    url: str, pictures: Sequence[tuple[str, str, str, tuple[int, int]]], folder: Path
+) -> None:
     """Pages of a live page: each the file, the path, the scheme of colors, and the size."""
     from playwright.sync_api import sync_playwright
 
@@ -221,12 +223,12 @@ def photograph(url: str, pictures: Sequence[tuple[str, str, str, tuple[int, int]
             page = context.new_page()
             page.goto(f"{url}{path}")
             page.wait_for_function("document.getElementById('status').textContent === 'Live'")
-            page.screenshot(path=DOCS / file)
+            page.screenshot(path=folder / file)
             context.close()
         browser.close()
 
 
-async def draw_top(url: str) -> None:
+async def draw_top(url: str, folder: Path) -> None:
     """The terminal, with what fails."""
     app = Top(Fetcher(url), interval=3600.0)
     async with app.run_test(size=(100, 16)) as pilot:
@@ -237,18 +239,19 @@ async def draw_top(url: str) -> None:
         # Without fonts from elsewhere.
         drawn = re.sub(r"@font-face\s*{[^}]*}", "", drawn)
         drawn = re.sub(r"<!--.*?-->", "", drawn, flags=re.DOTALL)
-        (DOCS / "top.svg").write_text(drawn)
+        (folder / "top.svg").write_text(drawn)
 
 
-def main() -> int:
+def main(folder: Path) -> int:
     """Write all of them."""
-    with tempfile.TemporaryDirectory() as folder, hello(Path(folder)) as url:
+    with tempfile.TemporaryDirectory() as project, hello(Path(project)) as url:
         photograph(
             url,
             [
                 ("hello-page.png", THIRD, "light", (480, 560)),
                 ("hello-page-dark.png", THIRD, "dark", (480, 560)),
             ],
+            folder,
         )
     with operator() as url:
         photograph(
@@ -258,10 +261,11 @@ def main() -> int:
                 ("debug-page-dark.png", "/debug/", "dark", (1120, 900)),
                 ("debug-timeline.png", LIMA, "dark", (1120, 760)),
             ],
+            folder,
         )
-        asyncio.run(draw_top(url))
+        asyncio.run(draw_top(url, folder))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS))

@@ -382,12 +382,15 @@ def test_who_is_stuck_in_deletion_and_why_is_one_click(page: Any, bad_day: str) 
 
 
 def test_two_screens_are_enough_and_a_narrow_one_has_cards(browser: Any, bad_day: str) -> None:
-    for width, height, most in ((1440, 900, 2.2 * 900), (390, 844, 6 * 844)):
+    screens = ((1440, 900, 2.2 * 900), (1120, 900, 2.4 * 900), (390, 844, 6 * 844))
+    for width, height, most in screens:
         context = browser.new_context(viewport={"width": width, "height": height})
         page = context.new_page()
         page.goto(bad_day)
         assert page.evaluate("document.documentElement.scrollHeight") <= most
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        hidden = "all => all.filter(each => each.scrollWidth > each.clientWidth).length"
+        assert page.locator(".scroll").evaluate_all(hidden) == 0
         if width == 390:
             box = page.locator("#objects thead").bounding_box()
             assert box is None or box["x"] < 0
