@@ -281,6 +281,32 @@ def test_what_a_defaulter_returns_is_ignored_as_kopf_does() -> None:
     assert draft["spec"] == {"size": 1}
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        '(\n        "a" + name +\n        "b"\n    )',
+        '(\n        "a"\n        "b"\n    )',
+        "(\n        name\n        .upper()\n    )",
+        "(\n        len(name)\n-1\n    )",
+        "(found := name)",
+        "{\n        'a': name,\n    }",
+        "name, 1",
+    ],
+)
+@pytest.mark.parametrize("parameters", ["name, **_", "name, size=(1 +\n    2), **_"])
+def test_a_returned_value_may_stand_on_several_lines(value: str, parameters: str) -> None:
+    result, _ = translated(
+        f"import kopf\n\n@kopf.on.create('buckets')\ndef f({parameters}):\n    return {value}\n"
+    )
+    assigned = [
+        ast.unparse(node.value)
+        for node in ast.walk(ast.parse(result))
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)
+    ]
+    wanted = ast.unparse(ast.parse(value, mode="eval")).replace("name", "obj.name")
+    assert assigned == [ast.unparse(ast.parse(wanted, mode="eval"))]
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

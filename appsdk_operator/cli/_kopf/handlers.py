@@ -20,7 +20,7 @@ from appsdk_operator.cli._kopf.names import (
     is_none,
     own_nodes,
 )
-from appsdk_operator.cli._kopf.rewriting import Rewriter, Scope, Words
+from appsdk_operator.cli._kopf.rewriting import Rewriter, Scope, Words, in_one_statement
 from appsdk_operator.cli._kopf.source import Source, positioned_children
 
 CAUSES: Final = (
@@ -449,7 +449,8 @@ class _Written:
         elif name in _NOTHING:
             self._missing(scope, name, *_NOTHING[name])
         elif name in optional:
-            self.preamble.append(f"{name} = {self.source.segment(optional[name])}")
+            value = in_one_statement(self.source.segment(optional[name]))
+            self.preamble.append(f"{name} = {value}")
             scope.expressions[name] = name
         elif name == "memo":
             self._missing(

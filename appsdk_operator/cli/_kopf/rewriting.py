@@ -540,7 +540,7 @@ class Rewriter:
             return None
         start, _ = self.source.span(node)
         indent = self.source.indent(start)
-        value = self.text(node.value)
+        value = in_one_statement(self.text(node.value))
         if not self.source.begins_line(start):
             self.todo("the returned value: write it with app.edit")
             return None
@@ -768,6 +768,19 @@ class Rewriter:
             wanted = self.text(labels) if labels is not None else f"{about}.labels"
             return f"{self.words.helper('add_labels')}({children}, {wanted})"
         return f"{self.words.helper(helper[name])}({about}, {children})"
+
+
+def in_one_statement(text: str) -> str:
+    """An expression for the right side of an assignment: in parentheses if it needs them.
+
+    The text of an expression lacks the parentheses around it, which may have held its lines
+    together.
+    """
+    try:
+        is_whole = len(ast.parse(f"_ = {text}").body) == 1
+    except SyntaxError:
+        is_whole = False
+    return text if is_whole else f"({text})"
 
 
 def _passes_on(function: Function) -> bool:
