@@ -307,6 +307,14 @@ def test_a_returned_value_may_stand_on_several_lines(value: str, parameters: str
     assert assigned == [ast.unparse(ast.parse(wanted, mode="eval"))]
 
 
+def test_an_f_string_may_name_a_character() -> None:
+    result, _ = translated(
+        "import kopf\n\n@kopf.on.create('buckets')\ndef f(name, **_):\n"
+        "    print(f'\\N{EM DASH} {name}', rf'\\N{name}')\n"
+    )
+    assert r"print(f'\N{EM DASH} {obj.name}', rf'\N{obj.name}')" in result
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

@@ -174,7 +174,9 @@ def _fields_of_literal(text: str, literal: re.Match[str]) -> _Fields:
     quote, prefix = literal["quote"], literal["prefix"].lower()
     at = literal.end()
     while not text.startswith(quote, at):
-        if text[at] == "\\" and ("r" not in prefix or text[at + 1] in quote):
+        if text.startswith("\\N{", at) and "r" not in prefix:  # the name of a character
+            at = text.index("}", at) + 1
+        elif text[at] == "\\" and ("r" not in prefix or text[at + 1] in quote):
             at += 2
         elif "f" not in prefix or text[at] not in "{}" or text[at] == text[at + 1 : at + 2]:
             at += 2 if "f" in prefix and text[at] in "{}" else 1
