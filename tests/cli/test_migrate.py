@@ -315,6 +315,16 @@ def test_an_f_string_may_name_a_character() -> None:
     assert r"print(f'\N{EM DASH} {obj.name}', rf'\N{obj.name}')" in result
 
 
+def test_the_default_of_an_inner_function_is_not_in_its_scope() -> None:
+    result, _ = translated(
+        "import kopf\n\n@kopf.on.create('buckets')\ndef f(name, spec, **_):\n"
+        "    print(lambda name=name: name)\n\n"
+        "    def inner(*, spec=spec):\n        return spec\n"
+    )
+    assert "print(lambda name=obj.name: name)" in result
+    assert "def inner(*, spec=obj.spec):\n        return spec\n" in result
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

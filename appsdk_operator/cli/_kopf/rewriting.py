@@ -204,9 +204,8 @@ class Rewriter:
         return pieces
 
     def _text_in(self, node: ast.AST, child: ast.AST) -> str:
-        """The text of a part; what a comprehension iterates first is not in its scope."""
-        generators = getattr(node, "generators", None)
-        if not generators or child is not generators[0].iter:
+        """The text of a part; some parts of a scope are not in it."""
+        if not any(child is each for each in _outside(node)):
             return self.text(child)
         inner, self.scope = self.scope, self._scope_around
         try:
@@ -781,6 +780,15 @@ def in_one_statement(text: str) -> str:
     except SyntaxError:
         is_whole = False
     return text if is_whole else f"({text})"
+
+
+def _outside(node: ast.AST) -> Iterator[ast.AST | None]:
+    """The parts of a scope that are evaluated around it: defaults, what is iterated first."""
+    if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        yield node.generators[0].iter
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        yield from (*node.args.defaults, *node.args.kw_defaults)
+        yield from getattr(node, "decorator_list", ())
 
 
 def _passes_on(function: Function) -> bool:
