@@ -325,6 +325,17 @@ def test_the_default_of_an_inner_function_is_not_in_its_scope() -> None:
     assert "def inner(*, spec=obj.spec):\n        return spec\n" in result
 
 
+def test_changes_in_the_cases_of_a_match_are_edits() -> None:
+    result, _ = translated(
+        "import kopf\n\n@kopf.on.create('buckets')\ndef f(spec, patch, **_):\n"
+        "    match spec.get('size'):\n        case 1: patch.status['a'] = 1\n"
+        "        case _:\n            patch.status['b'] = 1\n"
+    )
+    edit = "with app.edit(obj) as draft:\n"
+    assert f"case 1:\n            {edit}                draft" in result
+    assert f"case _:\n            {edit}                draft" in result
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

@@ -190,6 +190,8 @@ class Rewriter:
             if isinstance(block := getattr(node, name, None), list)
             for statement in block
         }
+        cases = {id(one): case for case in getattr(node, "cases", ()) for one in case.body}
+        blocks |= {statement: case.body for statement, case in cases.items()}
         pieces: list[tuple[int, int, str]] = []
         done: set[int] = set()
         for child in positioned_children(node):
@@ -198,7 +200,9 @@ class Rewriter:
                 pieces.append((*self.source.span(child), self._text_in(node, child)))
             elif id(block) not in done:
                 done.add(id(block))
-                outer, self._outer_indent = self._outer_indent, self._indent_of(node)
+                case = cases.get(id(child))
+                around = node if case is None else case.pattern
+                outer, self._outer_indent = self._outer_indent, self._indent_of(around)
                 pieces += self.block(block)
                 self._outer_indent = outer
         return pieces
