@@ -336,6 +336,21 @@ def test_changes_in_the_cases_of_a_match_are_edits() -> None:
     assert f"case _:\n            {edit}                draft" in result
 
 
+@pytest.mark.parametrize(
+    "test", ["__name__=='__main__'", "'__main__' == __name__", "(__name__ == '__main__')"]
+)
+def test_what_is_added_at_the_end_stands_above_the_program_however_it_begins(test: str) -> None:
+    result, _ = translated(
+        '"""An operator.\n\nif __name__ == "__main__":\n    kopf.run()\n"""\n'
+        "import kopf\n\n@kopf.on.startup()\ndef begin(**_):\n    pass\n\n"
+        f"if {test}:\n    kopf.run()\n"
+    )
+    first, *_, last = ast.parse(result).body
+    assert ast.unparse(first).count("lifespan") == 0
+    assert isinstance(last, ast.If)
+    assert result.index("@app.lifespan") < result.index("app.run()")
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

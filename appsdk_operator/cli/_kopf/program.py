@@ -446,10 +446,12 @@ class _Translated:
         """The module with its tail, which stands above ``if __name__ == "__main__":``."""
         if not tail:
             return body
-        at = re.search(r"^if __name__ == ", body, re.MULTILINE)
-        if at is None:
+        source = Source(body)
+        program = next((one for one in source.tree.body if _is_program(one)), None)
+        if program is None:
             return f"{body.rstrip()}{tail}\n"
-        return f"{body[: at.start()].rstrip()}{tail}\n\n\n{body[at.start() :]}"
+        at, _ = source.span(program)
+        return f"{body[:at].rstrip()}{tail}\n\n\n{body[at:]}"
 
     def _declares(self, statement: ast.stmt) -> bool:
         return any(
@@ -572,6 +574,13 @@ def _is_setting(statement: ast.stmt) -> bool:
     while isinstance(root, (ast.Attribute, ast.Subscript)):
         root = root.value
     return isinstance(root, ast.Name) and root.id == "settings"
+
+
+def _is_program(statement: ast.stmt) -> bool:
+    """Whether it is ``if __name__ == "__main__":``, however it is spelled."""
+    return isinstance(statement, ast.If) and any(
+        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test)
+    )
 
 
 def _is_future(statement: ast.stmt) -> bool:
