@@ -351,6 +351,19 @@ def test_what_is_added_at_the_end_stands_above_the_program_however_it_begins(tes
     assert result.index("@app.lifespan") < result.index("app.run()")
 
 
+@pytest.mark.parametrize("odd", ["\f", "\x1c", "\u2028", "\x85"])
+def test_only_a_line_feed_ends_a_line(odd: str) -> None:
+    result, migration = translated(
+        f"import kopf\n\nX = 'a{odd}b'  # {odd}\n\n@kopf.on.create('buckets')\n"
+        f"def f(name, retry, patch, **_):\n    patch.status['x'] = '''{odd}\n  '''\n"
+        f"    print(name, retry)\n"
+    )
+    assert "print(obj.name, retry)" in result
+    assert f"draft[\"status\"]['x'] = '''{odd}\n  '''\n" in result
+    lines = result.split("\n")
+    assert all("# TODO: " in lines[one.line - 1] for one in migration.todos)
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

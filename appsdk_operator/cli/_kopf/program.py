@@ -188,7 +188,7 @@ def _has_handlers(source: Source, module: Module) -> bool:
 
 def _todos(path: str, text: str, reasons: set[str]) -> list[Todo]:
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         _, marker, reason = line.partition("# TODO: ")
         if marker and reason in reasons:
             found.append(Todo(path, number, reason))

@@ -28,7 +28,7 @@ class Source:
         self.text = text
         self.tree = ast.parse(text)
         self._starts = [0]
-        for line in text.splitlines(keepends=True):
+        for line in io.StringIO(text):  # unlike splitlines, not at form feeds and U+2028
             self._starts.append(self._starts[-1] + len(line))
         self._tokens: list[tuple[int, int, tokenize.TokenInfo]] | None = None
 
@@ -133,7 +133,7 @@ class Source:
                     inside.update(range(depth.pop() + 1, token.end[0] + 1))
         except (tokenize.TokenError, IndentationError):
             pass
-        lines = text.splitlines(keepends=True)
+        lines = list(io.StringIO(text))
         return "".join(
             line if number in inside or not line.strip() else by + line
             for number, line in enumerate(lines, 1)
