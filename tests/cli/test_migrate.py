@@ -364,6 +364,26 @@ def test_only_a_line_feed_ends_a_line(odd: str) -> None:
     assert all("# TODO: " in lines[one.line - 1] for one in migration.todos)
 
 
+@pytest.mark.parametrize("value", ["'a' if LOUD else 'b'", "LOUD or 'b'", "not LOUD", "1 == 2"])
+def test_the_value_of_a_filter_is_one_operand(value: str) -> None:
+    result, _ = translated(
+        f"import kopf\n\nLOUD = bool(1)\n\n"
+        f"@kopf.on.create('buckets', field='spec.x', value={value}, labels={{'a': {value}}})\n"
+        f"@kopf.on.create('buckets', annotations={{'b': {value}}})\n"
+        f"def f(**_):\n    pass\n\n\n"
+        f"@kopf.on.update('buckets', field='spec.x', old={value})\ndef g(**_):\n    pass\n"
+    )
+    assert result.count(f"== ({value})") == result.count("==") - value.count("==") * 4 == 4
+
+
+def test_a_param_is_one_operand() -> None:
+    result, _ = translated(
+        "import kopf\n\nN = 2\n\n@kopf.on.create('buckets', param=N + 1)\n"
+        "def f(param, **_):\n    print(param * 2)\n"
+    )
+    assert "print((N + 1) * 2)" in result
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

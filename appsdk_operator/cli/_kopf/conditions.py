@@ -167,7 +167,7 @@ class Filters:
             return Condition(lambda subject: f"{found(subject)} is None")
         if self._is_function(value):
             return Condition(lambda subject: self._called(value, found(subject), subject))
-        text = self._rewriter.text(value)
+        text = self._rewriter.operand(value)
         return Condition(lambda subject: f"{found(subject)} == {text}")
 
     def _items(self, given: ast.expr | None, what: str) -> Iterator[tuple[str, ast.expr]]:
@@ -262,7 +262,7 @@ class Filters:
             )
         if self._is_function(value):
             return Condition(lambda subject: self._called(value, found(subject), subject))
-        text = self._rewriter.text(value)
+        text = self._rewriter.operand(value)
         return Condition(
             lambda subject: f"{found(subject)} == {text}",
             f"{atom} == {text}" if atom else "",
@@ -276,7 +276,7 @@ class Filters:
             return f"{expression} is None"
         if self._is_function(value):
             return self._called(value, expression, subject)
-        return f"{expression} == {self._rewriter.text(value)}"
+        return f"{expression} == {self._rewriter.operand(value)}"
 
     def _when(self, given: ast.expr) -> Condition:
         name = self._module.kopf_name(given.func) if isinstance(given, ast.Call) else ""

@@ -380,10 +380,14 @@ class _Written:
         if len(causes) == 1 and causes <= {"create", "update", "delete", "resume"}:
             scope.expressions["reason"] = f'"{next(iter(causes))}"'
         params = {
-            self.source.segment(o.options["param"]) for o in self.decorators if "param" in o.options
+            self.source.segment(o.options["param"]): o.options["param"]
+            for o in self.decorators
+            if "param" in o.options
         }
         if len(params) == 1:
-            scope.expressions["param"] = params.pop()
+            [(text, node)] = params.items()
+            is_one = isinstance(node, (ast.Constant, ast.Name, ast.Attribute))
+            scope.expressions["param"] = text if is_one else f"({text})"
         optional = defaults(self.node)
         for name in self.names:
             if name in scope.expressions or name == scope.arbitrary:

@@ -20,6 +20,8 @@ from appsdk_operator.cli._kopf.names import (
 )
 from appsdk_operator.cli._kopf.source import Source, positioned_children, string_fields
 
+_LOOSE: Final = (ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda, ast.NamedExpr, ast.Starred)
+"""Expressions that bind their parts less closely than a comparison."""
 BODY_PARTS: Final = ("name", "namespace", "uid", "labels", "annotations")
 _MAPPING: Final = ("clear", "get", "items", "keys", "pop", "setdefault", "update", "values")
 TYPES: Final = {
@@ -158,6 +160,14 @@ class Rewriter:
         if reason not in self.todos:
             self.todos.append(reason)
         self.found.append(reason)
+
+    def operand(self, node: ast.expr) -> str:
+        """The translated source of an expression that is compared with something."""
+        text = self.text(node)
+        is_loose = isinstance(node, _LOOSE) or (
+            isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+        )
+        return f"({text})" if is_loose else in_one_statement(text)
 
     def quoted(self, text: str) -> str:
         """A text literal, which may be part of an f-string."""
