@@ -19,7 +19,7 @@ from appsdk_operator import cli
 from appsdk_operator.app import App
 from appsdk_operator.cli._kopf.program import Migration, migrate
 from appsdk_operator.project import read_crds
-from appsdk_operator.resource import MutableObject, Object
+from appsdk_operator.resource import Kind, MutableObject, Object
 
 PAGES = Path(__file__).parent / "kopf"
 CRDS = read_crds(PAGES / "crds.yaml")
@@ -382,6 +382,47 @@ def test_a_param_is_one_operand() -> None:
         "def f(param, **_):\n    print(param * 2)\n"
     )
     assert "print((N + 1) * 2)" in result
+
+
+@pytest.mark.parametrize(
+    ("program", "group"),
+    [
+        ("import os\n\nG = os.environ.get('X', 'a.b')\n\n{0}", "a.b"),
+        ("{1}\n\nG = 'a.b'\n\n{0}", "a.b"),
+        ("import os\n\n{1}\n\nG = os.environ.get('X', 'a.b')\n\n{0}", "example.com"),
+        ("def declare(G):\n    {2}", "example.com"),
+        ("for G in ('a.b', 'c.d'):\n    {2}", "example.com"),
+    ],
+)
+def test_a_kind_is_declared_with_what_is_known_above_the_first_handler(
+    program: str, group: str
+) -> None:
+    head, tail = "@kopf.on.create(G, 'v1', 'things')", "def f(name, **_):\n{0}    pass\n"
+    first = "@kopf.on.create('buckets')\ndef first(**_):\n    pass\n"
+    text = program.format(f"{head}\n{tail.format('')}", first, f"{head}\n    {tail.format('    ')}")
+    result, migration = translated(f"import kopf\n\n{text}")
+    module = imported(result)
+    kinds = [value for name, value in vars(module).items() if isinstance(value, Kind)]
+    assert group in [kind.group for kind in kinds]
+    wanted = ["the kind is G, whose value is unknown: correct the Kind"]
+    assert [t.reason for t in migration.todos if "whose" in t.reason] == (
+        wanted if group == "example.com" else []
+    )
+
+
+def test_the_module_of_the_app_has_the_values_of_constants_of_others(tmp_path: Path) -> None:
+    sources = {
+        "constants.py": "GROUP = 'a.b'\n",
+        "one.py": "import kopf\nfrom constants import GROUP\n\n"
+        "@kopf.on.create(GROUP, 'v1', 'things')\ndef f(name, **_):\n    print(name)\n",
+        "two.py": "import kopf\nimport constants\n\n"
+        "@kopf.on.delete(constants.GROUP, 'v1', 'others')\ndef g(name, **_):\n    print(name)\n",
+    }
+    migration = migrate(sources)
+    text = migration.texts["operator_app.py"]
+    assert 'THING = Kind(group="a.b", version="v1", kind="Thing")' in text
+    imported("import sys\nsys.modules.update(one=sys, two=sys)\n" + text, "operator_app")
+    assert any("the kind is constants.GROUP" in todo.reason for todo in migration.todos)
 
 
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")

@@ -46,7 +46,7 @@ _NOTHING: Final = {
     "userinfo": ("Any", "{}", "userinfo: read admission_request().user"),
 }
 """Arguments that nothing corresponds to: their type, a value in their place, and the reason."""
-_SELECTORS: Final = {"group", "version", "kind", "plural", "singular", "shortcut", "category"}
+SELECTORS: Final = {"group", "version", "kind", "plural", "singular", "shortcut", "category"}
 _IGNORED: Final = {
     "id", "cancellation_backoff", "cancellation_timeout", "cancellation_polling", "persistent",
     "registry", "optional", "param", "deleted",
@@ -669,7 +669,7 @@ class _Written:
         for name, value in decorator.options.items():
             if name == "cooldown":
                 continue
-            if name not in (known | general | _IGNORED | _SELECTORS | set(FILTERS)):
+            if name not in (known | general | _IGNORED | SELECTORS | set(FILTERS)):
                 self.todo(f"{name}={self.source.segment(value)}: nothing in the kit corresponds")
         if "deleted" in decorator.options:
             self.todo("deleted=: the kit does not call on_sync for an object that is being deleted")

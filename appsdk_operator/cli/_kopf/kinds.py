@@ -119,10 +119,7 @@ class Kinds:
             if isinstance(arg, ast.Starred):
                 several = value(arg.value)
                 if not isinstance(several, (list, tuple)):
-                    return self._unknown(
-                        text(arg),
-                        f"the kind is {text(arg)}, whose value is unknown: correct the Kind",
-                    )
+                    return self.unknown(text(arg))
                 parts += [(repr(one), one) for one in several]
             else:
                 parts.append((text(arg), value(arg)))
@@ -144,6 +141,16 @@ class Kinds:
         if key not in self._by_text:
             self._by_text[key] = self._declare(selected)
         return self._by_text[key]
+
+    def unknown(self, text: str) -> Declared:
+        """A Kind in place of one whose selector has a value that is not known.
+
+        Args:
+            text: the selector's expression.
+        """
+        return self._unknown(
+            text, f"the kind is {' '.join(text.split())}, whose value is unknown: correct the Kind"
+        )
 
     def _unknown(self, text: str, reason: str) -> Declared:
         """A Kind in place of one that is not known, named for the expression."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -11,6 +13,7 @@ from typing import Any, Final, final
 import attrs
 
 from appsdk_operator.cli._kopf.handlers import (
+    SELECTORS,
     Handlers,
     Outcome,
     Webhook,
@@ -18,7 +21,7 @@ from appsdk_operator.cli._kopf.handlers import (
     form_of,
 )
 from appsdk_operator.cli._kopf.kinds import Declared, Kinds, known_of_crds
-from appsdk_operator.cli._kopf.names import Function, Module, free_name
+from appsdk_operator.cli._kopf.names import Function, Module, bindings, free_name
 from appsdk_operator.cli._kopf.source import Source
 
 SHARED: Final = "operator_app"
@@ -345,7 +348,12 @@ class _Translated:
 
     def kind_of(self, call: ast.Call) -> Declared:
         """The Kind that a decorator names."""
-        found = self._kinds.find(call, self._literal_text, self._value)
+        given = [*call.args, *(k.value for k in call.keywords if k.arg in SELECTORS)]
+        unknown = next((one for one in given if not self._is_known_at_the_app(one)), None)
+        if unknown is None:
+            found = self._kinds.find(call, self._literal_text, self._value)
+        else:
+            found = self._kinds.unknown(self.source.segment(unknown))
         if found.declaration:
             self._used_kinds[found.expression] = found
         elif found.expression.startswith("kinds."):
@@ -390,11 +398,25 @@ class _Translated:
     # Values.
 
     def _literal_text(self, node: ast.AST) -> str:
-        if isinstance(node, ast.Name):
-            value = self.module.constants.get(node.id)
-            if self._shared and isinstance(value, ast.Constant):
-                return ast.unparse(value)
+        value = self._value(node)
+        if isinstance(value, str) and not self._is_bound_at_the_app(node):
+            return repr(value)
         return self.source.segment(node)
+
+    def _is_known_at_the_app(self, node: ast.expr) -> bool:
+        """Whether a selector can be written where the App and its kinds are declared."""
+        is_special = isinstance(node, (ast.Lambda, ast.Starred)) or self.module.kopf_name(node)
+        if is_special or self._value(node) is not None:
+            return True
+        return self._is_bound_at_the_app(node)
+
+    def _is_bound_at_the_app(self, node: ast.AST) -> bool:
+        names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if self._shared:
+            return not names
+        body = self.source.tree.body
+        above = itertools.takewhile(lambda statement: not self._declares(statement), body)
+        return names <= {*bindings(above), *dir(builtins)}
 
     def _value(self, node: ast.AST, depth: int = 0) -> Any:
         """The value of a constant expression, of other modules too; None if it is not constant."""
