@@ -425,6 +425,33 @@ def test_the_module_of_the_app_has_the_values_of_constants_of_others(tmp_path: P
     assert any("the kind is constants.GROUP" in todo.reason for todo in migration.todos)
 
 
+@pytest.mark.parametrize(
+    ("raised", "expected", "todos"),
+    [
+        ("kopf.TemporaryError", "RetryAfter(60)", 0),
+        ("kopf.TemporaryError from error", "RetryAfter(60) from error", 0),
+        ("kopf.TemporaryError('a', **options)", "RetryAfter(60, 'a')", 1),
+        ("kopf.TemporaryError('a', 5)", "RetryAfter(5, 'a')", 0),
+    ],
+)
+def test_a_temporary_error_always_has_its_seconds(raised: str, expected: str, todos: int) -> None:
+    result, migration = translated(
+        "import kopf\n\nerror = ValueError()\noptions = {}\n\n"
+        f"@kopf.on.create('buckets')\ndef f(name, **_):\n    raise {raised}\n"
+    )
+    assert f"raise {expected}\n" in result
+    assert len(migration.todos) == todos
+
+
+def test_a_class_of_temporary_errors_has_a_todo() -> None:
+    result, migration = translated(
+        "import kopf\n\nclass Later(kopf.TemporaryError):\n    pass\n\n"
+        "@kopf.on.create('buckets')\ndef f(name, **_):\n    raise Later('x', delay=1)\n"
+    )
+    assert "# TODO: Later: RetryAfter takes the seconds and then a message\nclass Later" in result
+    assert len(migration.todos) == 1
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

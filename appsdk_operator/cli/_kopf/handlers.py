@@ -177,6 +177,9 @@ class Handlers(Rewriter):
     # Finding them.
 
     def rewrite_classdef(self, node: ast.ClassDef) -> str:
+        bases = [self.module.kopf_name(base) for base in node.bases]
+        if {"TemporaryError", "HandlerRetryError"} & set(bases):
+            self.todo(f"{node.name}: RetryAfter takes the seconds and then a message")
         self._depth += 1
         try:
             return self._spliced(node)

@@ -62,6 +62,9 @@ _ERRORS: Final = {
 }
 
 
+_TEMPORARY: Final = ("TemporaryError", "HandlerRetryError")
+
+
 class Words(Protocol):
     """What the rewriter asks of the program."""
 
@@ -671,11 +674,21 @@ class Rewriter:
             self.todo(f"nothing in the kit corresponds to kopf.{name}")
         return None
 
+    def rewrite_raise(self, node: ast.Raise) -> str | None:
+        """An error that is raised as a class: ``RetryAfter`` needs its seconds."""
+        if node.exc is None or self.module.kopf_name(node.exc) not in _TEMPORARY:
+            return None
+        name = self._error("TemporaryError")
+        pieces = [(*self.source.span(node.exc), f"{name}(60)")]
+        if node.cause is not None:
+            pieces.append((*self.source.span(node.cause), self.text(node.cause)))
+        return self.splice(*self.source.span(node), pieces)
+
     def _error(self, name: str) -> str:
         return self.words.word(_ERRORS[name])
 
     def _kopf_call(self, name: str, node: ast.Call) -> str | None:
-        if name in ("TemporaryError", "HandlerRetryError"):
+        if name in _TEMPORARY:
             return self._temporary(name, node)
         if name in ("PermanentError", "HandlerFatalError", "AdmissionError"):
             texts = [self.text(each) for each in (*node.args, *node.keywords)]
@@ -711,7 +724,7 @@ class Rewriter:
         return self.splice(*self.source.span(node), pieces)
 
     def _temporary(self, name: str, node: ast.Call) -> str:
-        given = {k.arg: self.text(k.value) for k in node.keywords}
+        given = {k.arg: self.text(k.value) for k in node.keywords}  # None: of **options
         args = [self.text(each) for each in node.args]
         delay = given.pop("delay", args.pop(1) if len(args) > 1 else "60")
         message = args[0] if args else ""
@@ -719,6 +732,8 @@ class Rewriter:
             self.todo(
                 "an error at the start ends the operator, which does not call the function again"
             )
+        if None in given or any(isinstance(one, ast.Starred) for one in node.args):
+            self.todo("RetryAfter takes the seconds and then a message: write them out")
         words = [delay if delay != "None" else "0", *([message] if message else [])]
         return f"{self._error(name)}({', '.join(words)})"
 
