@@ -452,6 +452,16 @@ def test_a_class_of_temporary_errors_has_a_todo() -> None:
     assert len(migration.todos) == 1
 
 
+def test_an_inner_function_may_change_an_argument() -> None:
+    result, _ = translated(
+        "import kopf\n\n@kopf.on.create('buckets')\ndef f(name, **_):\n"
+        "    def inner():\n        nonlocal name\n        name += '!'\n\n"
+        "    inner()\n    print(name)\n"
+    )
+    assert "    name = obj.name\n    def inner()" in result
+    assert "    inner()\n    print(name)\n" in result
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

@@ -284,6 +284,9 @@ class _Written:
         self.is_async = isinstance(node, ast.AsyncFunctionDef)
         self.names = [*(a.arg for a in arguments(node)), *keys_of_arbitrary(node)]
         self.bound = set(bindings(node.body))
+        """Its variables: also an argument that a function in it declares as ``nonlocal``."""
+        for each in ast.walk(node):
+            self.bound |= {*each.names} if isinstance(each, ast.Nonlocal) else set()
         self.preamble: list[str] = []
         self.after: list[str] = []
         self.wrappers: dict[str, list[str]] = {}
