@@ -462,6 +462,33 @@ def test_an_inner_function_may_change_an_argument() -> None:
     assert "    inner()\n    print(name)\n" in result
 
 
+def test_variables_may_take_their_values_from_the_arbitrary_arguments() -> None:
+    result, migration = translated(
+        "import kopf\n\n@kopf.on.create('buckets')\ndef f(**kwargs):\n"
+        "    spec = kwargs['spec']\n    name = kwargs.get('name')\n    uid = kwargs.pop('uid')\n"
+        "    logger = kwargs['logger']\n    body = kwargs['body']\n    print(name, body)\n"
+    )
+    assert (
+        "    spec = obj.spec\n    name = obj.name\n    uid = obj.uid\n"
+        "    logger = logging.getLogger(__name__)\n    body = obj.to_dict()\n"
+        "    print(name, body)\n"
+    ) in result
+    assert migration.todos == []
+    imported(result)
+
+
+@pytest.mark.parametrize(
+    "use", ["print(kwargs)", "'spec' in kwargs", "patch = kwargs['patch']", "print(**kwargs)"]
+)
+def test_each_use_of_the_arbitrary_arguments_that_stays_has_a_todo(use: str) -> None:
+    head = "import kopf\n\n@kopf.on.create('buckets')\ndef f(**kwargs):\n"
+    result, migration = translated(f"{head}    {use}\n")
+    assert len(migration.todos) == 1
+    assert re.search(f"# TODO: .*\n    {re.escape(use)}", result)
+    inner = f"    def inner(**kwargs):\n        {use}\n"
+    assert inner in translated(head + inner)[0]
+
+
 OPTIONS = ("labels", "annotations", "when", "field", "value", "id", "param", "group", "version")
 RETRIES = ("errors", "timeout", "retries", "backoff")
 DEFAULTS = {

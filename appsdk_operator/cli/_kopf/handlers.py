@@ -402,12 +402,20 @@ class _Written:
         # Variables that are called as an argument of kopf is, which the function does not take.
         variables = {*self.bound, *bindings(self.source.tree.body)} - {*self.names, "logger"}
         scope.expressions = {k: v for k, v in scope.expressions.items() if k not in variables}
+        taken = {*keys_of_arbitrary(self.node)}
         for name in self.names:
             if name in self.bound and name in scope.expressions:
                 expression = scope.expressions.pop(name)
                 if name == "body" and scope.subject:
                     expression = f"{expression}.to_dict()"
-                if name != expression and name not in self.absent:
+                if name in taken and name in ("patch", "stopped", "memo"):
+                    continue  # a variable of that name is not translated
+                if name in taken and name == "logger":
+                    self.word("logging", "")
+                    expression = "logging.getLogger(__name__)"
+                if name in taken:
+                    scope.of_arbitrary[name] = expression
+                elif name != expression and name not in self.absent:
                     self.preamble.append(f"{name} = {expression}")
 
     def _gets_values(self, changes: Collection[str]) -> bool:

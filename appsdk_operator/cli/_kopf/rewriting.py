@@ -116,6 +116,8 @@ class Scope:
     """What it returns in the place of a value that kopf ignores; None: it returns as before."""
     arbitrary: str = ""
     """The name of the ``**kwargs``."""
+    of_arbitrary: dict[str, str] = attrs.field(factory=dict)
+    """Expressions in place of items of the ``**kwargs`` of which a variable has the name."""
     is_lifespan: bool = False
     """Whether it is called at the start or the end of the program."""
     last: ast.stmt | None = None
@@ -141,6 +143,8 @@ class Rewriter:
         """Reasons that await a statement to stand above."""
         self.found: list[str] = []
         """All reasons so far."""
+        self._known_arbitrary: dict[int, ast.AST] = {}
+        """The uses of the ``**kwargs`` that are dealt with, or have a TODO."""
         self._quote = '"'
         self._in_string = False
         self._outer_indent = ""
@@ -278,12 +282,15 @@ class Rewriter:
 
     @contextlib.contextmanager
     def _within(self, node: ast.AST) -> Iterator[None]:
-        hidden = shadowed(node) & self.scope.expressions.keys()
+        own = shadowed(node)
+        hidden = own & self.scope.expressions.keys()
         before = self.scope
         around, self._scope_around = self._scope_around, before
         if hidden:
             kept = {k: v for k, v in before.expressions.items() if k not in hidden}
             self.scope = attrs.evolve(self.scope, expressions=kept)
+        if self.scope.arbitrary in own:
+            self.scope = attrs.evolve(self.scope, arbitrary="")
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             is_async = isinstance(node, ast.AsyncFunctionDef)
             self.scope = attrs.evolve(self.scope, result="", outcome=None, is_async=is_async)
@@ -350,6 +357,8 @@ class Rewriter:
             return None
         if kopf := self.module.kopf_name(node):
             return self._kopf_thing(kopf)
+        if node.id == self.scope.arbitrary and id(node) not in self._known_arbitrary:
+            self.todo(f"{node.id}: a function gets an object, and no other arguments")
         found = self.meaning(node.id)
         if found is None:
             return None
@@ -435,8 +444,9 @@ class Rewriter:
             self.meaning("body")
             return f"{self._subject}.{key}"
         if isinstance(value, ast.Name) and value.id == self.scope.arbitrary:
-            if key in self.scope.expressions:
-                return self.rewrite_name(ast.Name(key, ast.Load()))
+            if (found := self._of_arbitrary(key)) is not None:
+                return found
+            self._known_arbitrary[id(value)] = value
             self.todo(f"{value.id}[{key!r}]: a function gets no other arguments")
         return None
 
@@ -459,23 +469,34 @@ class Rewriter:
             if self.words.call_of_handler(function.id):
                 return self._call_of_handler(function.id, node)
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            is_get = function.attr == "get" and node.args
+            is_get = function.attr in ("get", "pop") and node.args
             if is_get and function.value.id == self.scope.arbitrary:
                 first = node.args[0]
                 key = first.value if isinstance(first, ast.Constant) else None
-                if isinstance(key, str) and key in self.scope.expressions:
-                    return self.rewrite_name(ast.Name(key, ast.Load()))
+                found = self._of_arbitrary(key) if isinstance(key, str) else None
+                if found is not None:
+                    return found
         known = self.words.function_of(function)
         if known is not None:
             return self._call_of_own(known, node)
         self._check_expansion(node)
         return None
 
+    def _of_arbitrary(self, key: str) -> str | None:
+        """The expression for an item of the ``**kwargs``, if it is one of kopf's arguments."""
+        if key in self.scope.of_arbitrary:
+            self.scope.uses.add(key)
+            return self.scope.of_arbitrary[key]
+        return (
+            self.rewrite_name(ast.Name(key, ast.Load())) if key in self.scope.expressions else None
+        )
+
     def _check_expansion(self, node: ast.Call) -> None:
         arbitrary = self.scope.arbitrary
         for keyword in node.keywords:
             value = keyword.value
             if keyword.arg is None and isinstance(value, ast.Name) and value.id == arbitrary:
+                self._known_arbitrary[id(value)] = value
                 self.todo(
                     f"**{value.id}: a function gets an object, so pass the arguments that are "
                     "needed"
@@ -501,6 +522,9 @@ class Rewriter:
     def _call_of_own(self, function: Function, node: ast.Call) -> str | None:
         """A call of a function of the module: it may get the body, and ``**kwargs``."""
         pieces: list[tuple[int, int, str]] = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                self._known_arbitrary[id(keyword.value)] = keyword.value
         for arg in (*node.args, *(k.value for k in node.keywords)):
             if self._is_argument(arg, "body") and self.scope.subject:
                 self.meaning("body")
