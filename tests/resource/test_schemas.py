@@ -440,3 +440,20 @@ def test_a_spec_that_may_not_be_empty_has_no_empty_default() -> None:
     whole = version_of(Spec)["schema"]["openAPIV3Schema"]
     assert whole["required"] == ["spec"]
     assert "default" not in whole["properties"]["spec"]
+
+
+@attrs.frozen
+class SetOnce:
+    region: Annotated[str | None, Immutable] = None
+    zone: Annotated[str, Immutable] | None = None
+    port: Annotated[int, Immutable] | str = 0
+
+
+def test_an_immutable_member_of_a_union_makes_the_field_immutable() -> None:
+    made = schema_of(SetOnce)
+    for name in ("region", "zone", "port"):
+        rules = [rule["rule"] for rule in made["properties"][name]["x-kubernetes-validations"]]
+        assert rules == ["self == oldSelf"], name
+    assert [rule["message"] for rule in made["x-kubernetes-validations"]] == [
+        f"{name} is immutable: it cannot be removed" for name in ("region", "zone", "port")
+    ]

@@ -129,7 +129,7 @@ class _Maker(msgspec.Struct):
         for marker in markers:
             self._check_names(path, bare, marker)
             self._say(path, add_constraint(made, marker))
-        if Immutable in markers:
+        if Immutable in markers or (len(found) > 1 and _is_immutable(bare)):
             rule = {"rule": "self == oldSelf", "message": "the field is immutable"}
             made[_RULES] = [*made.get(_RULES, ()), rule]
         if is_nullable and not none_is_absent:
@@ -275,7 +275,7 @@ class _Maker(msgspec.Struct):
             properties[name] = self._field(field, f"{path}.{name}", inside, texts.get(field.name))
             if not field.has_default:
                 required.append(name)
-            if Immutable in marked(field.type)[1] and field.has_default:
+            if _is_immutable(field.type) and field.has_default:
                 made.setdefault(_RULES, []).append(_set_once(name))
         style = (lambda name: name) if self.rename is None else STYLES[self.rename]
         # They are written, though never read.
@@ -381,6 +381,13 @@ class _Maker(msgspec.Struct):
 
 def _is_union(view: Any) -> bool:
     return get_origin(view) in (Union, types.UnionType)
+
+
+def _is_immutable(view: Any) -> bool:
+    """Whether a type is marked as immutable, or a member of a union is."""
+    bare, markers = marked(view)
+    inner = get_args(bare) if _is_union(bare) else ()
+    return Immutable in markers or any(_is_immutable(one) for one in inner)
 
 
 def _may_be_null(view: Any) -> bool:
