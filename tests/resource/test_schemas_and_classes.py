@@ -19,9 +19,11 @@ from appsdk_operator import Client, ClientConfig
 from appsdk_operator.client import Invalid
 from appsdk_operator.resource import (
     DecodeError,
+    Immutable,
     Kind,
     MutableObject,
     Object,
+    Rule,
     Schema,
     custom_resource_definition,
 )
@@ -172,3 +174,52 @@ def test_computed_fields_of_models_are_in_the_schema_under_the_names_that_are_wr
     spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert spec["properties"]["twiceTheSize"] == {"type": "integer"}
     assert spec["required"] == ["size"]
+
+
+@Rule("self.size > 0 // A comment.", message="size must be positive")
+class Sized(msgspec.Struct, frozen=True, tag="sized"):
+    size: int
+    owner: Annotated[str, Immutable] = ""
+
+
+@Rule("self.names == oldSelf.names", message="names stay")
+@Schema(minProperties=3)
+class Named(msgspec.Struct, frozen=True, tag="named"):
+    names: Annotated[str, Meta(max_length=9)] = ""
+    other: int = 0
+
+
+def test_a_union_keeps_the_rules_of_each_of_its_classes() -> None:
+    kind = named(90, class_with(Sized | Named))
+    with APIServer() as server, Client(ClientConfig(server=server.url)) as client:
+        install_crds(client, [custom_resource_definition(kind, strict=True)])
+
+        def put(name: str, **fields: Any) -> Any:
+            new = MutableObject.new(kind, name, namespace="default", spec={"it": fields})
+            return client.create(new)
+
+        def change(found: Any, **fields: Any) -> Any:
+            return client.update(MutableObject(kind, {**found.to_dict(), "spec": {"it": fields}}))
+
+        sized = put("a", type="sized", size=1, owner="me")
+        texts = put("b", type="named", names="x", other=1)
+        with pytest.raises(Invalid, match="size must be positive"):
+            put("c", type="sized", size=0)
+        with pytest.raises(Invalid, match="must validate one and only one schema"):
+            put("c", type="named", other=1)
+        with pytest.raises(Invalid, match="names stay"):
+            change(texts, type="named", names="y", other=1)
+        with pytest.raises(Invalid, match="owner is immutable"):
+            change(sized, type="named", names="y", other=1)
+        change(texts, type="sized", size=1)
+
+
+def test_strict_names_a_rule_of_one_class_of_a_union_without_a_tag() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    frozen = {"__config__": {"frozen": True}}
+    left = Rule("self.left > 0")(pydantic.create_model("Left", left=(int, ...), **frozen))
+    right = pydantic.create_model("Right", right=(int, ...), **frozen)
+    holder = pydantic.create_model("Spec", it=(left | right, ...), **frozen)
+    with pytest.raises(ValueError, match=r"spec\.it: rule 'self\.left > 0' of one class"):
+        custom_resource_definition(kind_of(holder), strict=True)

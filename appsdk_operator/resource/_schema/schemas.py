@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import enum
+import json
 import re
 import types
 import uuid
@@ -81,6 +82,9 @@ _VALUE_CHECKS: Final = frozenset(
     }
 )
 _BRANCH_CHECKS: Final = _VALUE_CHECKS | {"allOf"}
+_CLASS_CHECKS: Final = _BRANCH_CHECKS | {"oneOf", "anyOf", "not"}
+# What a union of classes says once for all of them, or in another form.
+_OF_CLASSES: Final = frozenset({"type", "properties", "required", "description", _OPEN, _RULES})
 _KEYWORDS: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for"),
@@ -350,7 +354,9 @@ class _Maker(msgspec.Struct):
             self._say_checks(schemas, path)
             return {"type": "number"}
         if kinds == {"object"} and all("properties" in schema for schema in schemas):
-            return _one_of(schemas, found, path)
+            made, lost = _one_of(schemas, found, path)
+            self._say(path, lost)
+            return made
         if len(kinds) == 1 and all("enum" in schema for schema in schemas):
             values = [value for schema in schemas for value in schema["enum"]]
             return {**schemas[0], "enum": list(dict.fromkeys(values))}
@@ -442,8 +448,14 @@ def _allow_null(schema: dict[str, Any]) -> None:
         schema["allOf"] = [*schema.get("allOf", ()), {"enum": values}]
 
 
-def _one_of(schemas: list[dict[str, Any]], found: list[Any], path: str) -> dict[str, Any]:
-    """The schema of several classes: all their fields, and in ``oneOf`` the differences."""
+def _one_of(
+    schemas: list[dict[str, Any]], found: list[Any], path: str
+) -> tuple[dict[str, Any], list[str]]:
+    """The schema of several classes: all their fields, and in ``oneOf`` the differences.
+
+    Returns:
+        The schema, and the constraints of single classes that it cannot say.
+    """
     names = list(dict.fromkeys(name for schema in schemas for name in schema["properties"]))
     properties: dict[str, Any] = {}
     branches: list[dict[str, Any]] = [{} for _ in schemas]
@@ -484,20 +496,61 @@ def _one_of(schemas: list[dict[str, Any]], found: list[Any], path: str) -> dict[
             branch["required"] = needed
     if any(schema.get(_OPEN) for schema in schemas):
         made[_OPEN] = True
+    tag, values = _tag(branches)
+    lost: list[str] = []
+    for schema, branch, view in zip(schemas, branches, found, strict=True):
+        branch.update({k: v for k, v in schema.items() if k in _CLASS_CHECKS})
+        for key in schema.keys() - _CLASS_CHECKS - _OF_CLASSES:
+            if all(one.get(key) == schema[key] for one in schemas):
+                made[key] = schema[key]
+            else:
+                lost.append(f"{key}={schema[key]!r} of {class_of(view).__qualname__}")
     if all(branches):
         # Exactly one where a tag tells them apart; else an object may fit several.
-        made["oneOf" if _is_tagged(branches) else "anyOf"] = branches
-    return made
+        made["oneOf" if tag else "anyOf"] = branches
+    rules, unsaid = _rules_of_classes(schemas, tag, values)
+    if rules:
+        made[_RULES] = rules
+    return made, sorted(lost) + unsaid
 
 
-def _is_tagged(branches: list[dict[str, Any]]) -> bool:
+def _tag(branches: list[dict[str, Any]]) -> tuple[str, list[list[Any]]]:
+    """The field that tells the branches apart, and its values in each; empty if there is none."""
     for name in branches[0].get("properties", {}):
         values = [branch.get("properties", {}).get(name, {}).get("enum") for branch in branches]
         if all(values):
             flat = [value for one in values if one for value in one]
             if len(flat) == len(set(flat)):
-                return True
-    return False
+                return name, [one for one in values if one]
+    return "", []
+
+
+def _rules_of_classes(
+    schemas: list[dict[str, Any]], tag: str, values: list[list[Any]]
+) -> tuple[list[Any], list[str]]:
+    """The rules of the classes of a union, each for objects of its class only.
+
+    Returns:
+        The rules, and those that without a tag would be for objects of all classes.
+    """
+    made: list[Any] = []
+    lost: list[str] = []
+    for place, schema in enumerate(schemas):
+        for rule in schema.get(_RULES, ()):
+            is_set_once = any(rule == _set_once(name) for name in schema["properties"])
+            if is_set_once or all(rule in one.get(_RULES, ()) for one in schemas):
+                made += [rule] if rule not in made else []
+                continue
+            text = rule["rule"]
+            if not tag or rule.get("optionalOldSelf"):
+                lost.append(f"rule {text!r} of one class of a union")
+                continue
+            cel, listed = cel_name(tag), json.dumps(values[place], ensure_ascii=False)
+            states = ("self", "oldSelf") if "oldSelf" in text else ("self",)
+            others = [f"!has({one}.{cel}) || !({one}.{cel} in {listed})" for one in states]
+            # The rule may end with a comment, which a line break ends.
+            made.append({**rule, "rule": " || ".join([*others, f"({text}\n)"])})
+    return made, lost
 
 
 # -- Defaults --------------------------------------------------------------------------------
