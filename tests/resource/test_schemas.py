@@ -457,3 +457,24 @@ def test_an_immutable_member_of_a_union_makes_the_field_immutable() -> None:
     assert [rule["message"] for rule in made["x-kubernetes-validations"]] == [
         f"{name} is immutable: it cannot be removed" for name in ("region", "zone", "port")
     ]
+
+
+def test_parts_of_a_schema_add_up() -> None:
+    @Schema(required=["color"])
+    @attrs.frozen
+    class Spec:
+        size: Annotated[int, msgspec.Meta(ge=0), Schema(exclusiveMinimum=True)]
+        more: Annotated[int, Schema(exclusiveMaximum=True, maximum=9)]
+        text: Annotated[str, Schema(oneOf=[{"pattern": "a"}]), Schema(oneOf=[{"pattern": "b"}])]
+        color: str = ""
+
+    made = schema_of(Spec)
+    assert made["required"] == ["size", "more", "text", "color"]
+    lower = {"type": "integer", "minimum": 0, "exclusiveMinimum": True}
+    upper = {"type": "integer", "maximum": 9, "exclusiveMaximum": True}
+    assert (made["properties"]["size"], made["properties"]["more"]) == (lower, upper)
+    assert made["properties"]["text"] == {
+        "type": "string",
+        "oneOf": [{"pattern": "a"}],
+        "allOf": [{"oneOf": [{"pattern": "b"}]}],
+    }

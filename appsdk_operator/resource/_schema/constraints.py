@@ -28,12 +28,15 @@ _COMPARISONS: Final = {">=": "ge", ">": "gt", "<=": "le", "<": "lt"}
 _SILENT: Final = frozenset(
     {"Strict", "FailFast", "Discriminator", "Unit", "Timezone", "DocInfo", "Doc", "FieldInfo"}
 )
+# Of these a schema has one; others are in its allOf.
+_BOTH: Final = frozenset({"pattern", "multipleOf", "oneOf", "anyOf", "not"})
 _LENGTHS: Final = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
 def merge(schema: dict[str, Any], found: Mapping[str, Any]) -> None:
-    """Add constraints to a schema; of two limits the narrower one stays."""
-    for name, value in found.items():
+    """Add constraints to a schema; of two limits the narrower one stays, of others both."""
+    # A limit is there before the flag that excludes it.
+    for name, value in sorted(found.items(), key=lambda one: one[0].startswith("exclusive")):
         present = schema.get(name)
         if name in ("minimum", "maximum") and present is not None:
             is_narrower = value > present if name == "minimum" else value < present
@@ -42,7 +45,8 @@ def merge(schema: dict[str, Any], found: Mapping[str, Any]) -> None:
                 continue
             schema.pop(exclusive, None)
         elif name.startswith("exclusive"):
-            if schema.get(name[9:].lower()) != found[name[9:].lower()]:
+            limit = name[9:].lower()
+            if (limit in found and schema.get(limit) != found[limit]) or (present and not value):
                 continue
         elif present is not None and name.startswith("min"):
             value = max(value, present)
@@ -50,7 +54,9 @@ def merge(schema: dict[str, Any], found: Mapping[str, Any]) -> None:
             value = min(value, present)
         elif name == "enum" and present is not None:
             value = [one for one in value if one in present]
-        elif name in ("pattern", "multipleOf") and present not in (None, value):
+        elif name == "required" and present is not None:
+            value = [*present, *(one for one in value if one not in present)]
+        elif name in _BOTH and present not in (None, value):
             name, value = "allOf", [*schema.get("allOf", ()), {name: value}]
         elif name in ("allOf", "x-kubernetes-validations") and present is not None:
             value = [*present, *value]
