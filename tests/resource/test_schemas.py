@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 import attrs
 import msgspec
@@ -478,3 +478,20 @@ def test_parts_of_a_schema_add_up() -> None:
         "oneOf": [{"pattern": "a"}],
         "allOf": [{"oneOf": [{"pattern": "b"}]}],
     }
+
+
+class Options(TypedDict):
+    size: int
+    color: NotRequired[str]
+
+
+class Lax(TypedDict, total=False):
+    size: Required[int]
+    color: str
+
+
+@pytest.mark.parametrize("view", [Options, Lax])
+def test_keys_of_a_typed_dict_are_required_as_its_annotations_say(view: Any) -> None:
+    # Its own __required_keys__ does not, as annotations are texts in this module.
+    made = schema_of(attrs.make_class("Spec", {"it": attrs.field(type=view)}, frozen=True))
+    assert made["properties"]["it"]["required"] == ["size"]

@@ -201,9 +201,8 @@ def _fields_of(cls: Any, types_of: Mapping[str, Any]) -> tuple[ClassField, ...]:
     if issubclass(cls, msgspec.Struct):
         return tuple(_struct_fields(cls, types_of))
     if is_typed_dict(cls):
-        required = cls.__required_keys__
         return tuple(
-            ClassField(name, name, True, found, NOTHING if name in required else None)
+            ClassField(name, name, True, found, NOTHING if _is_required(cls, name, found) else None)
             for name, found in types_of.items()
         )
     defaults = cls._field_defaults
@@ -211,6 +210,21 @@ def _fields_of(cls: Any, types_of: Mapping[str, Any]) -> tuple[ClassField, ...]:
         ClassField(name, name, True, types_of.get(name, Any), defaults.get(name, NOTHING))
         for name in cls._fields
     )
+
+
+def _is_required(cls: Any, name: str, view: Any) -> bool:
+    """Whether a key of a ``TypedDict`` may not be absent."""
+    while True:
+        origin = get_origin(view)
+        wrapper = getattr(origin, "_name", None)
+        if wrapper in ("Required", "NotRequired"):
+            return bool(wrapper == "Required")
+        if origin is Annotated:
+            view = view.__origin__
+        elif wrapper in _WRAPPERS:
+            view = get_args(view)[0]
+        else:  # which does not know of annotations that are texts
+            return name in cls.__required_keys__
 
 
 def _types_of(cls: type, args: tuple[Any, ...]) -> dict[str, Any]:
