@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
@@ -17,6 +18,7 @@ from appsdk_operator.resource import (
     Int64,
     ListType,
     MapType,
+    MutableObject,
     PrinterColumn,
     Rule,
     Scale,
@@ -495,3 +497,26 @@ def test_keys_of_a_typed_dict_are_required_as_its_annotations_say(view: Any) -> 
     # Its own __required_keys__ does not, as annotations are texts in this module.
     made = schema_of(attrs.make_class("Spec", {"it": attrs.field(type=view)}, frozen=True))
     assert made["properties"]["it"]["required"] == ["size"]
+
+
+@pytest.mark.parametrize(
+    ("config", "numbers"),
+    [
+        ({"ser_json_timedelta": "float"}, ["span"]),
+        ({"ser_json_temporal": "seconds"}, ["at", "day", "hour", "span"]),
+        ({"ser_json_temporal": "iso8601", "ser_json_timedelta": "float"}, []),
+    ],
+)
+def test_times_that_a_model_writes_as_numbers_are_numbers(config: Any, numbers: list[str]) -> None:
+    pydantic = pytest.importorskip("pydantic", "2.12")
+    fields: dict[str, Any] = {
+        "at": (dt.datetime, dt.datetime(2026, 1, 1, tzinfo=dt.UTC)),
+        "day": (dt.date, dt.date(2026, 1, 1)),
+        "hour": (dt.time, dt.time(12)),
+        "span": (dt.timedelta, dt.timedelta(seconds=90)),
+    }
+    spec = pydantic.create_model("Spec", __config__={"frozen": True, **config}, **fields)
+    written = MutableObject.new(kind_of(spec), "w", namespace="default", spec=spec()).to_dict()
+    made = schema_of(spec)["properties"]
+    assert [name for name in fields if made[name]["type"] == "number"] == numbers
+    assert [name for name in fields if isinstance(written["spec"][name], float)] == numbers

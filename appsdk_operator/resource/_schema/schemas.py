@@ -27,6 +27,7 @@ from appsdk_operator.resource._typed.class_fields import (
     array_items,
     class_fields,
     class_of,
+    is_named_tuple,
     is_typed_dict,
     literal_values,
     mapping_types,
@@ -73,6 +74,7 @@ _SCALARS: Final[Mapping[Any, Mapping[str, Any]]] = {
         "pattern": r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([Ee][+-]?[0-9]{1,6})?$",
     },
 }
+_TIMES: Final = (dt.datetime, dt.date, dt.time, dt.timedelta)
 # What a schema says of values, apart from their structure: alone these may be in a oneOf.
 _VALUE_CHECKS: Final = frozenset(
     {
@@ -168,11 +170,8 @@ class _Maker(msgspec.Struct):
         if view in (Any, msgspec.Raw):
             return {_OPEN: True}
         if isinstance(view, type) and view in _SCALARS:
-            cls: Any = class_of(above[-1]) if above else None
-            is_text = is_pydantic_model(cls) and cls.model_config.get("ser_json_bytes") != "base64"
-            if view is bytes and is_text:
-                return {"type": "string"}
-            return dict(_SCALARS[view])
+            classes = [one for one in map(class_of, above) if not is_named_tuple(one)]
+            return dict(_of_model(view, classes[-1] if classes else None) or _SCALARS[view])
         if get_origin(view) is Literal:
             return _enumeration([one for one in get_args(view) if one is not None], path)
         if isinstance(view, type) and issubclass(view, enum.Enum):
@@ -410,6 +409,21 @@ def _members(view: Any) -> list[tuple[Any, tuple[Any, ...]]]:
         for one, more in _members(inner):
             found.setdefault(one, (*more, *markers))
     return list(found.items())
+
+
+def _of_model(view: Any, cls: Any) -> Mapping[str, Any] | None:
+    """The schema of a scalar as a pydantic model writes it; None: as other classes do."""
+    config = cls.model_config if is_pydantic_model(cls) else None
+    if config is None:
+        return None
+    if view is bytes and config.get("ser_json_bytes") != "base64":
+        return {"type": "string"}
+    format_ = config.get("ser_json_temporal")
+    if view is dt.timedelta and format_ is None:
+        format_ = config.get("ser_json_timedelta")
+    if view in _TIMES and format_ not in (None, "iso8601"):
+        return {"type": "number"}
+    return None
 
 
 def _enumeration(values: Iterable[Any], path: str) -> dict[str, Any]:
