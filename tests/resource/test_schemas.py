@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, TypedDict
 
 import attrs
 import msgspec
@@ -520,3 +520,44 @@ def test_times_that_a_model_writes_as_numbers_are_numbers(config: Any, numbers: 
     made = schema_of(spec)["properties"]
     assert [name for name in fields if made[name]["type"] == "number"] == numbers
     assert [name for name in fields if isinstance(written["spec"][name], float)] == numbers
+
+
+class Pair(NamedTuple):
+    first: str
+    second: str = ""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    first: str
+    second: str = ""
+
+
+class TaggedRow(msgspec.Struct, frozen=True, array_like=True, tag="row"):
+    first: str
+    second: str = ""
+
+
+class Chain(msgspec.Struct, frozen=True, array_like=True):
+    following: list[Chain]
+
+
+@pytest.mark.parametrize(("view", "fewest", "most"), [(Pair, 1, 2), (Row, 1, 2), (TaggedRow, 2, 3)])
+def test_the_items_of_an_array_with_defaults_may_be_absent(
+    view: Any, fewest: int, most: int
+) -> None:
+    made = schema_of(attrs.make_class("Spec", {"it": attrs.field(type=view)}, frozen=True))
+    expected = {"type": "array", "items": {"type": "string"}}
+    limits = {"minItems": fewest, "maxItems": most}
+    assert made["properties"]["it"] == {**expected, **limits}
+
+
+def test_the_tag_of_an_array_is_named_if_asked_for() -> None:
+    spec = attrs.make_class("Spec", {"it": attrs.field(type=TaggedRow)}, frozen=True)
+    with pytest.raises(ValueError, match=r"spec\.it: that the first item is 'row'"):
+        schema_of(spec, strict=True)
+
+
+def test_an_array_that_contains_itself_has_no_schema() -> None:
+    spec = attrs.make_class("Spec", {"it": attrs.field(type=Chain)}, frozen=True)
+    with pytest.raises(ValueError, match="Chain contains itself"):
+        schema_of(spec)

@@ -184,9 +184,9 @@ class _Maker(msgspec.Struct):
             return self._class(view, path, above)
         if pair := mapping_types(view):
             return self._mapping(pair, path, above)
+        if is_array or is_named_tuple(cls):
+            return self._places(view, path, above)
         listed = array_items(view)
-        if is_array:
-            listed = (tuple(field.type for field in class_fields(view)), True)
         if listed is not None:
             return self._array(cls, *listed, path, above)
         if isinstance(view, type):
@@ -245,20 +245,40 @@ class _Maker(msgspec.Struct):
                 made.update(marker.schema())
         return made
 
-    def _class(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
-        cls = class_of(view)
+    def _fields(self, view: Any, path: str, above: tuple[Any, ...]) -> tuple[ClassField, ...]:
+        """The fields of a class that does not contain itself."""
+        name = class_of(view).__qualname__
         if view in above:
             raise ValueError(
-                f"{path}: {cls.__qualname__} contains itself, which no CRD schema can express: "
-                "use Any there, or pass schema="
+                f"{path}: {name} contains itself, which no CRD schema can express: use Any there, "
+                "or pass schema="
             )
         try:
-            fields = class_fields(view)
+            return class_fields(view)
         except NameError as error:
             raise ValueError(
-                f"{path}: {cls.__qualname__} has an annotation whose name is not known when the "
-                f"program runs: {error}: import it outside of `if TYPE_CHECKING:`"
+                f"{path}: {name} has an annotation whose name is not known when the program runs: "
+                f"{error}: import it outside of `if TYPE_CHECKING:`"
             ) from error
+
+    def _places(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
+        """The schema of a class whose objects are arrays in JSON."""
+        cls = class_of(view)
+        fields = self._fields(view, path, above)
+        types: tuple[Any, ...] = tuple(field.type for field in fields)
+        needed = [place for place, field in enumerate(fields, start=1) if not field.has_default]
+        fewest = max(needed, default=0)
+        config = getattr(cls, "__struct_config__", None)
+        if config is not None and config.tag is not None:
+            types, fewest = (type(config.tag), *types), fewest + 1
+            self._say(path, [f"that the first item is {config.tag!r}"])
+        made = self._array(cls, types, True, path, (*above, view))
+        made["minItems"] = fewest
+        return made
+
+    def _class(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
+        cls = class_of(view)
+        fields = self._fields(view, path, above)
         inside = (*above, view)
         if getattr(cls, "__pydantic_root_model__", False):
             return self.of(fields[0].type, path, inside)
