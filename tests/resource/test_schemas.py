@@ -561,3 +561,26 @@ def test_an_array_that_contains_itself_has_no_schema() -> None:
     spec = attrs.make_class("Spec", {"it": attrs.field(type=Chain)}, frozen=True)
     with pytest.raises(ValueError, match="Chain contains itself"):
         schema_of(spec)
+
+
+def test_the_root_of_a_model_has_the_markers_and_the_description_of_its_class() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    def check(value: str) -> str:
+        return value
+
+    body = {
+        "__doc__": "The name of a color.",
+        "check": pydantic.field_validator("root")(check),
+        "__module__": __name__,
+    }
+    root = type("Color", (pydantic.RootModel[str],), body, frozen=True)
+    Schema(maxLength=9)(root)
+    spec = pydantic.create_model("Spec", __config__={"frozen": True}, it=(root, ...))
+    assert schema_of(spec)["properties"]["it"] == {
+        "type": "string",
+        "maxLength": 9,
+        "description": "The name of a color.",
+    }
+    with pytest.raises(ValueError, match=r"spec\.it: validator check"):
+        schema_of(spec, strict=True)

@@ -166,7 +166,17 @@ class _Maker(msgspec.Struct):
         self.lost += [f"{path}: {text}" for text in lost]
 
     def _single(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
-        """The schema of a type that is not a union."""
+        """The schema of a type that is not a union, with the markers above its class."""
+        made = self._unmarked(view, path, above)
+        cls = class_of(view)
+        for marker in markers_of_class(cls) if isinstance(cls, type) else ():
+            if not isinstance(marker, ListType):
+                self._check_names(path, view, marker)
+                self._say(path, add_constraint(made, marker))
+        self._say(path, _model_validators(cls))
+        return made
+
+    def _unmarked(self, view: Any, path: str, above: tuple[Any, ...]) -> dict[str, Any]:
         if view in (Any, msgspec.Raw):
             return {_OPEN: True}
         if isinstance(view, type) and view in _SCALARS:
@@ -281,8 +291,11 @@ class _Maker(msgspec.Struct):
         fields = self._fields(view, path, above)
         inside = (*above, view)
         if getattr(cls, "__pydantic_root_model__", False):
-            return self.of(fields[0].type, path, inside)
-        made: dict[str, Any] = {"type": "object"}
+            made: dict[str, Any] = self.of(fields[0].type, path, inside)
+            if text := class_description(cls):
+                made["description"] = text
+            return made
+        made = {"type": "object"}
         if text := class_description(cls):
             made["description"] = text
         texts = attribute_docstrings(cls)
@@ -310,11 +323,6 @@ class _Maker(msgspec.Struct):
             made["required"] = required
         if model_extra_name(cls) == "allow":
             made[_OPEN] = True
-        for marker in markers_of_class(cls):
-            if not isinstance(marker, ListType):
-                self._check_names(path, view, marker)
-                self._say(path, add_constraint(made, marker))
-        self._say(path, _model_validators(cls))
         return made
 
     def _name(self, field: ClassField, path: str) -> str:
