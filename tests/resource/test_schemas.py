@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, T
 import attrs
 import msgspec
 import pytest
+from attrs import validators
 
 from appsdk_operator.resource import (
     FieldName,
@@ -584,3 +585,17 @@ def test_the_root_of_a_model_has_the_markers_and_the_description_of_its_class() 
     }
     with pytest.raises(ValueError, match=r"spec\.it: validator check"):
         schema_of(spec, strict=True)
+
+
+def test_an_item_that_may_be_none_has_its_enum_beside_null() -> None:
+    @attrs.frozen
+    class Spec:
+        colors: list[str | None] = attrs.field(
+            validator=validators.deep_iterable(validators.optional(validators.in_(["red"])))
+        )
+
+    assert schema_of(Spec)["properties"]["colors"]["items"] == {
+        "type": "string",
+        "nullable": True,
+        "allOf": [{"enum": ["red"]}],
+    }

@@ -488,6 +488,9 @@ def _allow_null(schema: dict[str, Any]) -> None:
     if schema.get("nullable") and "enum" in schema:
         values = [value for value in schema.pop("enum") if value is not None]
         schema["allOf"] = [*schema.get("allOf", ()), {"enum": values}]
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            _allow_null(schema[key])
 
 
 def _one_of(
