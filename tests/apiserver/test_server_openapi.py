@@ -292,3 +292,24 @@ def test_kubectl_reads_the_document_of_version_2(tmp_path: Path, widget_crd: Any
         assert "counts\t<map[string]integer>" in shown
         shown = run("explain", "--output=plaintext-openapiv2", "pods.spec.containers.ports")
         assert "containerPort\t<integer> -required-" in shown
+
+
+def definitions_with(api: Any, changes: dict[str, Any], **root: Any) -> tuple[Any, Any]:
+    """The definitions of version 2 and 3 of Widget, whose spec has other properties."""
+    name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    definition = api.get(name).body
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] = changes
+    schema["properties"]["spec"]["required"] = []
+    schema.update(root)
+    assert api.update(name, definition).status == 200
+    old = api.get("/openapi/v2")["definitions"]
+    new = api.get("/openapi/v3/apis/example.com/v1")["components"]["schemas"]
+    return old["com.example.v1.Widget"], new["com.example.v1.Widget"]
+
+
+def test_values_in_a_schema_are_no_schemas(api: Any) -> None:
+    value = {"nullable": True, "default": {"not": 1}, "properties": {"a": 1}}
+    free = {"type": "object", "enum": [value], "example": value}
+    for found in definitions_with(api, {"free": free}):
+        assert found["properties"]["spec"]["properties"]["free"] == free

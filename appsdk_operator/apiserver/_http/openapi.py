@@ -358,6 +358,8 @@ def _part(name: str, dialect: Dialect) -> dict[str, Any]:
 _V3_ONLY: Final = frozenset(
     {"nullable", "default", "allOf", "oneOf", "anyOf", "not", "x-kubernetes-validations"}
 )
+# Parts of a schema that are no schemas, whatever their names.
+_VALUES: Final = frozenset({"enum", "example"})
 
 
 def _v2_schema(schema: Any, *, named: bool = False) -> Any:
@@ -369,7 +371,7 @@ def _v2_schema(schema: Any, *, named: bool = False) -> Any:
         if schema.get("nullable") or schema.get(_PRESERVE):
             left_out |= {"type", "properties", "items"}
         return {
-            key: _v2_schema(value, named=key == "properties")
+            key: value if key in _VALUES else _v2_schema(value, named=key == "properties")
             for key, value in schema.items()
             if key not in left_out
         }
