@@ -313,3 +313,25 @@ def test_values_in_a_schema_are_no_schemas(api: Any) -> None:
     free = {"type": "object", "enum": [value], "example": value}
     for found in definitions_with(api, {"free": free}):
         assert found["properties"]["spec"]["properties"]["free"] == free
+
+
+def test_an_embedded_object_has_the_fields_of_all_objects(api: Any) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True}
+    text = {"type": "string"}
+    known = {**embedded, "properties": {"spec": {"type": "object", "properties": {"a": text}}}}
+    free = {**embedded, "x-kubernetes-preserve-unknown-fields": True}
+    changes = {"known": known, "many": {"type": "array", "items": known}, "free": free}
+    old, new = definitions_with(api, changes)
+    meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    for found, reference in (
+        (old, {"$ref": f"#/definitions/{meta}"}),
+        (new, {"allOf": [{"$ref": f"#/components/schemas/{meta}"}]}),
+    ):
+        fields = found["properties"]["spec"]["properties"]
+        for one in (fields["known"], fields["many"]["items"]):
+            assert list(one["properties"]) == ["spec", "apiVersion", "kind", "metadata"]
+            assert reference.items() <= one["properties"]["metadata"].items()
+            assert one["required"] == ["kind", "apiVersion"]
+    # kubectl would refuse all other fields.
+    assert "properties" not in old["properties"]["spec"]["properties"]["free"]
+    assert "metadata" in new["properties"]["spec"]["properties"]["free"]["properties"]

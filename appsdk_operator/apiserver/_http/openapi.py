@@ -322,6 +322,7 @@ def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any
     schema = dict(served.schema or {"type": "object"})
     if not dialect.is_v3:
         schema = _v2_schema(schema)
+    schema = _with_embedded(schema, dialect)
     resource = served.resource
     kind = {"group": resource.group, "kind": resource.kind, "version": served.version}
     properties = {
@@ -353,6 +354,45 @@ def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any
 def _part(name: str, dialect: Dialect) -> dict[str, Any]:
     reference = dialect.reference(name)
     return {"allOf": [reference]} if dialect.is_v3 else reference
+
+
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_EMBEDDED_PROPERTIES: Final = {
+    "apiVersion": {
+        **_TEXT,
+        "description": (
+            "apiVersion defines the versioned schema of this representation of an object. "
+            f"More info: {_CONVENTIONS}#resources"
+        ),
+    },
+    "kind": {
+        **_TEXT,
+        "description": (
+            "kind is a string value representing the type of this object. In CamelCase. "
+            f"More info: {_CONVENTIONS}#types-kinds"
+        ),
+    },
+}
+
+
+def _with_embedded(schema: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
+    """A schema whose embedded objects have an ``apiVersion``, a ``kind`` and ``metadata``."""
+    made = dict(schema)
+    if isinstance(made.get("properties"), Mapping):
+        inner = made["properties"].items()
+        made["properties"] = {name: _with_embedded(one, dialect) for name, one in inner}
+    for key in ("items", "additionalProperties"):
+        if isinstance(made.get(key), Mapping):
+            made[key] = _with_embedded(made[key], dialect)
+    # With properties of version 2, kubectl refuses all others.
+    if made.get(_EMBEDDED) and (dialect.is_v3 or not made.get(_PRESERVE)):
+        metadata = {**_part(f"{META}ObjectMeta", dialect), "description": _METADATA}
+        properties = made.get("properties") or {}
+        made["properties"] = {**properties, **_EMBEDDED_PROPERTIES, "metadata": metadata}
+        required = made.get("required") or ()
+        added = [name for name in ("kind", "apiVersion") if name not in required]
+        made["required"] = [*required, *added]
+    return made
 
 
 _V3_ONLY: Final = frozenset(
