@@ -335,3 +335,10 @@ def test_an_embedded_object_has_the_fields_of_all_objects(api: Any) -> None:
     # kubectl would refuse all other fields.
     assert "properties" not in old["properties"]["spec"]["properties"]["free"]
     assert "metadata" in new["properties"]["spec"]["properties"]["free"]["properties"]
+
+
+def test_version_2_says_nothing_of_objects_with_unknown_fields(api: Any) -> None:
+    root = {"x-kubernetes-preserve-unknown-fields": True, "required": ["spec"]}
+    old, _ = definitions_with(api, {}, **root, description="A widget.")
+    kind = {"group": "example.com", "kind": "Widget", "version": "v1"}
+    assert old == {"type": "object", "x-kubernetes-group-version-kind": [kind]}

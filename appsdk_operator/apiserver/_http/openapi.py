@@ -332,7 +332,7 @@ def _custom(served: ServedVersion, name: str, dialect: Dialect) -> dict[str, Any
     }
     made = {**schema, "type": "object", "properties": properties, _GVK: [kind]}
     if not dialect.is_v3 and schema.get(_PRESERVE):
-        made = {key: value for key, value in made.items() if key not in ("properties", _PRESERVE)}
+        made = {"type": "object", _GVK: [kind]}
     listed = {
         "description": f"{resource.list_kind} is a list of {resource.kind}",
         "type": "object",
