@@ -30,8 +30,9 @@ from appsdk_operator.manager import (
     ProfileServerOptions,
     Shards,
 )
+from appsdk_operator.manager._core.debug_state import DebugState
 from appsdk_operator.manager._servers.live_page import LivePage
-from appsdk_operator.resource import MutableObject, kinds
+from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal
 from appsdk_operator.serving import (
     HTTPRequest,
@@ -597,3 +598,74 @@ def test_no_key_delay_or_health_takes_the_page_down(key: object, after: float) -
                 if path.endswith(".json"):
                     json.loads(answer.body)
         assert "its health failed: ConnectionError" in mgr.health().text
+
+
+# -- odd names and objects -----------------------------------------------------------------------
+
+
+class Members:
+    """Groups whose runnables are these parts."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.members = parts
+
+    def snapshot(self, *, details: bool = True) -> dict[str, Any]:
+        return {}
+
+
+class Copies:
+    """A cache of one kind that has these objects, which is its own informer and store."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = objects
+        self.kinds = [CONFIG_MAP]
+        self.store = self
+
+    def informers(self, kind: object) -> list[Any]:
+        return [self]
+
+    def list(self, *, namespace: str | None = None) -> list[Object]:
+        return [*self.objects]
+
+    def get(self, name: str, namespace: str) -> Object | None:
+        return next((obj for obj in self.objects if obj.name == name), None)
+
+
+def debug_state(*parts: Any, cache: Copies | None = None) -> DebugState:
+    clock = ManualClock()
+    return DebugState(
+        "odd",
+        Members(*parts),  # type: ignore[arg-type]
+        clock=clock,
+        began=clock.time(),
+        general=lambda: {"ready": True},
+        caches=lambda: [] if cache is None else [cache],
+        servers=dict,
+    )
+
+
+def config_map(name: str, **metadata: Any) -> Object:
+    known = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1"}
+    data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**known, **metadata}}
+    return Object.from_json(CONFIG_MAP, json.dumps(data).encode())
+
+
+@pytest.mark.parametrize(
+    "invalid",
+    [{"finalizers": {"a": 1}}, {"labels": ["uid-good"]}, {"ownerReferences": [{"uid": 7}]}],
+    ids=str,
+)
+def test_an_object_with_invalid_metadata_hides_no_other(invalid: dict[str, Any]) -> None:
+    deleted = {"deletionTimestamp": "1970-01-01T00:00:00Z"}
+    known = debug_state(
+        cache=Copies(
+            config_map("bad", annotations={"of": "uid-good"}, **deleted, **invalid),
+            config_map("good", finalizers=["example.com/a"], **deleted),
+        )
+    )
+    assert [row["name"] for row in known.state()["deleting"]] == ["good"]
+    (copy,) = known.timeline("default", "good")["copies"]
+    assert copy["finalizers"] == ["example.com/a"]
+    (copy,) = known.timeline("default", "bad")["copies"]
+    assert copy["uid"] == "uid-bad"
+    assert copy["labels"] == {}

@@ -7,13 +7,13 @@ import datetime as dt
 import math
 import os
 import platform
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, Final, final
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar, final
 
 from appsdk_operator import _version
 from appsdk_operator.manager._core.groups import Groups
 from appsdk_operator.manager._core.runnable import health_of
-from appsdk_operator.resource import Object
+from appsdk_operator.resource import DecodeError, Object, OwnerReference
 from appsdk_operator.runtime import (
     ActivityLog,
     CallRecord,
@@ -22,6 +22,8 @@ from appsdk_operator.runtime import (
     error_text,
     guarded_call,
 )
+
+T = TypeVar("T")
 
 STATE_VERSION: Final = 1
 """Grows when a field changes its meaning or goes; new fields do not change it."""
@@ -147,7 +149,7 @@ class DebugState:
         found: dict[tuple[str, str, str], dict[str, Any]] = {}
         for kind, store in self._stores():
             for obj in store.list():
-                if obj.deletion_timestamp is not None and obj.finalizers:
+                if obj.deletion_timestamp is not None and _finalizers(obj):
                     found[str(kind), obj.namespace, obj.name] = _deletion(obj)
         return sorted(found.values(), key=lambda row: float(row["since"]))
 
@@ -226,7 +228,7 @@ class DebugState:
         uid, looked_at = obj.uid.encode(), 0
         kinds = {(kind.group, kind.kind): kind for kind, _ in self._stores()}
         owned_by, owns = [], list[dict[str, str]]()
-        for owner in obj.owner_references[:_MOST_LABELS]:
+        for owner in _owners(obj)[:_MOST_LABELS]:
             group = owner.api_version.rpartition("/")[0]
             kind = kinds.get((group, owner.kind))
             scope = obj.namespace if kind is None or kind.is_namespaced else ""
@@ -236,7 +238,7 @@ class DebugState:
             for one in store.list(namespace=obj.namespace or None):
                 looked_at += 1
                 # The text first: an owner's uid is in few objects, and is found without decoding.
-                if uid in one.raw and any(each.uid == obj.uid for each in one.owner_references):
+                if uid in one.raw and any(each.uid == obj.uid for each in _owners(one)):
                     owns.append({"kind": str(kind), "namespace": one.namespace, "name": one.name})
                 if looked_at >= _MOST_LOOKED_AT or len(owns) >= _MOST_LABELS:
                     return {"owned_by": owned_by, "owns": owns}
@@ -532,7 +534,28 @@ def _metadata(obj: Object) -> dict[str, Any]:
         "resource_version": obj.resource_version,
         "generation": obj.generation,
         "deletion_timestamp": obj.deletion_timestamp,
-        "labels": dict(list(obj.labels.items())[:_MOST_LABELS]),
-        "finalizers": list(obj.finalizers[:_MOST_LABELS]),
-        "owners": [f"{owner.kind} {owner.name}" for owner in obj.owner_references[:_MOST_LABELS]],
+        "labels": dict(list(_labels(obj).items())[:_MOST_LABELS]),
+        "finalizers": list(_finalizers(obj)[:_MOST_LABELS]),
+        "owners": [f"{owner.kind} {owner.name}" for owner in _owners(obj)[:_MOST_LABELS]],
     }
+
+
+def _labels(obj: Object) -> Mapping[str, str]:
+    return _readable(lambda: obj.labels, {})
+
+
+def _finalizers(obj: Object) -> Sequence[str]:
+    return _readable(lambda: obj.finalizers, ())
+
+
+def _owners(obj: Object) -> Sequence[OwnerReference]:
+    return _readable(lambda: obj.owner_references, ())
+
+
+def _readable(read: Callable[[], T], default: T) -> T:
+    """The value that ``read`` takes from an object; ``default`` if its metadata are invalid, so
+    that one object does not hide all others."""
+    try:
+        return read()
+    except DecodeError:
+        return default
