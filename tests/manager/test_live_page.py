@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import json
+import re
+import shlex
 import socket
 import threading
 import urllib.parse
@@ -31,6 +34,7 @@ from appsdk_operator.manager import (
     Shards,
 )
 from appsdk_operator.manager._core.debug_state import DebugState
+from appsdk_operator.manager._servers import page as pages
 from appsdk_operator.manager._servers.live_page import LivePage
 from appsdk_operator.resource import MutableObject, Object, kinds
 from appsdk_operator.runtime import ItemExponential, ManualClock, Metrics, StopSignal
@@ -669,3 +673,14 @@ def test_an_object_with_invalid_metadata_hides_no_other(invalid: dict[str, Any])
     (copy,) = known.timeline("default", "bad")["copies"]
     assert copy["uid"] == "uid-bad"
     assert copy["labels"] == {}
+
+
+@pytest.mark.parametrize("name", ["x; touch owned", "$(touch owned)", "a'b", "system:a"])
+def test_the_command_to_copy_has_the_name_of_an_object_as_one_word(name: str) -> None:
+    known = timeline("team", name, None)
+    known["copies"][0]["kind"] = "roles.v1.rbac.authorization.k8s.io"
+    shown = pages.panels_of(pages.Asked(view="object", name=name), known)["object"]
+    (command,) = re.findall(r'class="copy"[^>]*><code>(.*?)</code>', shown)
+    words = shlex.split(html.unescape(command))
+    kind = "roles.v1.rbac.authorization.k8s.io"
+    assert words == ["kubectl", "get", "-n", "team", kind, name, "-o", "yaml"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, final
@@ -861,10 +862,11 @@ def _kubectl(kind: str, timeline: Mapping[str, Any]) -> Html:
     resource, _, version_and_group = kind.partition(".")
     # kubectl takes resource.version.group, and for a kind of the core group the resource alone.
     named = kind if "." in version_and_group else resource
-    parts = ["kubectl get", named, timeline["name"], "-o yaml"]
+    parts = ["kubectl", "get", named, timeline["name"], "-o", "yaml"]
     if timeline["namespace"]:
-        parts.insert(1, f"-n {timeline['namespace']}")
-    return tag("p", tag("code", " ".join(parts)), class_="copy", title="Click, then copy")
+        parts[2:2] = ["-n", timeline["namespace"]]
+    # The names of roles may have spaces, semicolons and all else that a shell carries out.
+    return tag("p", tag("code", shlex.join(parts)), class_="copy", title="Click, then copy")
 
 
 def _object_planned(timeline: Mapping[str, Any], _: Asked) -> Html:
