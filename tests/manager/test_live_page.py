@@ -684,3 +684,18 @@ def test_the_command_to_copy_has_the_name_of_an_object_as_one_word(name: str) ->
     words = shlex.split(html.unescape(command))
     kind = "roles.v1.rbac.authorization.k8s.io"
     assert words == ["kubectl", "get", "-n", "team", kind, name, "-o", "yaml"]
+
+
+def test_the_details_of_a_controller_stay_its_own_when_the_order_changes() -> None:
+    def ids() -> dict[str, str]:
+        shown = pages.panels_of(pages.Asked(), known)["controllers"]
+        found = re.findall(r'<details id="([^"]*)"><summary>Details of ([^<]*)', shown)
+        return {name: id_ for id_, name in found}
+
+    known = state()
+    one, other = ({**known["controllers"][0], "name": name} for name in ("a", "b"))
+    known["controllers"] = [one, other]
+    before = ids()
+    other["failing_total"] = 7
+    assert list(ids()) == ["b", "a"]
+    assert ids() == before

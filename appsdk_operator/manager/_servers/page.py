@@ -290,12 +290,13 @@ def _controllers(state: Mapping[str, Any], asked: Asked) -> Html:
         return panel("Controllers", "", empty("There is no controller."))
     found.sort(key=lambda one: (one["ready"], -one["failing_total"], -(one["oldest_wait"] or 0.0)))
     rows, more = [], []
-    for place, one in enumerate(found):
+    for one in found:
         rows.append(_controller_row(one, names[one["name"]], state))
         content = _controller_parts(one, state, asked, _FEW)
         if content:
             summary = f"Details of {names[one['name']]}"
-            more.append(folded(f"details-{place}", summary, content))
+            # By its name: the order changes, and what a reader opened stays open.
+            more.append(folded(f"details-{one['name']}", summary, content))
     columns = ("Controller", "State", "Calls", "Failing", "Given up#", "Queued", "Oldest wait")
     shown = table("", (*columns, "Running#", "Planned#~", "p99#~"), rows)
     running = sum(one["running_total"] for one in found)
