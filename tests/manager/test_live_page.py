@@ -699,3 +699,28 @@ def test_the_details_of_a_controller_stay_its_own_when_the_order_changes() -> No
     other["failing_total"] = 7
     assert list(ids()) == ["b", "a"]
     assert ids() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "panel"),
+    [
+        ("/debug/?name=web", "verdict"),
+        ("/debug/controller", "controller"),
+        ("/debug/cause", "cause"),
+        ("/debug/object?name=web", "timeline"),
+    ],
+)
+def test_each_page_follows_the_panels_that_it_shows(path: str, panel: str) -> None:
+    live = LivePage(state, timeline, clock=ManualClock()).pages()
+
+    def ask(asked: str) -> HTTPResponse:
+        place, _, query = asked.partition("?")
+        return live[place](HTTPRequest(method="GET", path=place, query_string=query))
+
+    (events,) = re.findall(r'data-events="([^"]*)"', ask(path).body.decode())
+    stream = ask(html.unescape(events)).stream
+    assert isinstance(stream, Iterator)
+    next(stream)
+    panels = json.loads(next(stream).decode().partition("data: ")[2])
+    stream.close()  # type: ignore[attr-defined]
+    assert panel in panels

@@ -87,6 +87,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         """What a query asks."""
         given = {name: values[0].strip() for name, values in query.items() if values}
         fields = {n: given.get(n, "") for n in ("kind", "namespace", "name", "state", "q", "rows")}
+        if view not in ("object", "controller"):
+            fields["name"] = ""  # with one, the events would be those of an object
         cause = tuple(given.get(n, "") for n in _CAUSE) if view == "cause" else ()
         return cls(view=view, cause=cause, **fields)
 
@@ -948,7 +950,7 @@ def document(
     menu = tag("ul", join(tag("li", anchor) for anchor in anchors))
     events = f"/debug/events{asked.query}"
     if asked.view in ("controller", "cause"):
-        events += f"&view={asked.view}"
+        events += f"{'&' if asked.query else '?'}view={asked.view}"
     more = join((tag("a", text, href=path) for text, path in links.items()), " · ")
     first = list(sections.values())
     form = _filter_form(asked, state)
