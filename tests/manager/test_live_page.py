@@ -724,3 +724,19 @@ def test_each_page_follows_the_panels_that_it_shows(path: str, panel: str) -> No
     panels = json.loads(next(stream).decode().partition("data: ")[2])
     stream.close()  # type: ignore[attr-defined]
     assert panel in panels
+
+
+def test_the_names_of_threads_may_be_anything(serve: Any) -> None:
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait, name="caf\udce9; a\nb 1", daemon=True)
+    thread.start()
+    try:
+        served = serve(make())
+        threads, profile = served.get("/debug/threads"), served.get("/debug/profile?seconds=0.05")
+        assert (threads.status, profile.status) == (200, 200)
+        lines = profile.text.splitlines()
+        assert all(line.rpartition(" ")[2].isdigit() and ";" in line for line in lines)
+        assert any(line.startswith("caf?: a b 1;") for line in lines)
+    finally:
+        ended.set()
+        thread.join()

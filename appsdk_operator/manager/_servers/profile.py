@@ -169,7 +169,7 @@ class ProfileServer(EndpointServer):
     def _add_routes(self, server: HTTPServer) -> None:
         pages: dict[str, HTTPHandler] = {
             "/debug": lambda _: HTTPResponse(body=_PAGES.encode()),
-            "/debug/threads": lambda _: HTTPResponse(body=_threads().encode()),
+            "/debug/threads": lambda _: HTTPResponse(body=_encoded(_threads())),
             "/debug/queues": self._queues,
             "/debug/memory": lambda _: HTTPResponse(body=_memory().encode()),
             "/debug/profile": self._profile,
@@ -201,7 +201,7 @@ class ProfileServer(EndpointServer):
         finally:
             self._profiling.release()
         lines = [f"{stack} {count}\n" for stack, count in sorted(stacks.items())]
-        return HTTPResponse(body="".join(lines).encode())
+        return HTTPResponse(body=_encoded("".join(lines)))
 
     def _sample(self, seconds: float, stop: StopSignal) -> collections.Counter[str]:
         stacks: collections.Counter[str] = collections.Counter()
@@ -249,7 +249,13 @@ def _collapsed_stack(name: str, frame: FrameType | None) -> str:
         code = frame.f_code
         calls.append(f"{frame.f_globals.get('__name__', '?')}.{code.co_qualname}".replace(";", ":"))
         frame = frame.f_back
-    return ";".join([name.replace(";", ":"), *reversed(calls)])
+    # A line break would begin another stack.
+    return ";".join([" ".join(name.replace(";", ":").splitlines()), *reversed(calls)])
+
+
+def _encoded(text: str) -> bytes:
+    """As UTF-8; the names of threads and the paths of files may have what it cannot encode."""
+    return text.encode("utf-8", "replace")
 
 
 def _threads() -> str:
