@@ -267,7 +267,8 @@ for none."""
 
 def _query(row: Mapping[str, Any]) -> str:
     fields = {name: str(row.get(name, "")) for name in ("kind", "namespace", "name")}
-    return urllib.parse.urlencode({key: value for key, value in fields.items() if value})
+    given = {key: value for key, value in fields.items() if value}
+    return urllib.parse.urlencode(given, errors="surrogatepass")  # a key may be any text
 
 
 def _query_of(text: str, kinds: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import stat
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -349,6 +350,15 @@ def test_a_server_that_is_gone_is_said_and_the_last_state_stays() -> None:
 
     is_gone = False
     asyncio.run(look())
+
+
+@pytest.mark.parametrize("name", ["a\ud800", "caf\udce9", "a b&c=d"])
+def test_a_name_that_is_not_utf_8_is_shown_and_asked_for(name: str) -> None:
+    found = state(name)
+    (query, cells), *_ = _top.tables_of(found)["Objects"][1]
+    assert cells[1] == f"default/{name}"
+    assert urllib.parse.parse_qs(query, errors="surrogatepass")["name"] == [name]
+    _top.as_text(found).encode()
 
 
 def test_text_of_objects_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
