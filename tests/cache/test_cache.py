@@ -688,6 +688,7 @@ def test_a_cache_outlives_what_runs_beside_it_in_its_thread(caplog, fails):
     try:
         assert cache.wait_for_sync(stop, PATIENCE)
         assert cache.get(THING, "a", namespace="x") is A
+        eventually(lambda: seen)
         assert seen[0][0] is thread
         eventually(lambda: bool(caplog.records) is fails)
         assert thread.is_alive()

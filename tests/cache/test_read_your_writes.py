@@ -6,7 +6,6 @@ as what was written, and what was deleted stays so; in the end reads are what th
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -49,6 +48,9 @@ class Model:
         self.expires = False
         self.before_list: Callable[[], object] = lambda: None
         self.bookmarks = False
+
+    def get(self, kind: Any, name: str, **_: Any) -> Object:
+        return self._one(name)
 
     # Writing.
 
@@ -212,9 +214,15 @@ class ReadYourWrites(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), finalizer=st.booleans())
     def create(self, name: str, on: str, finalizer: bool) -> None:
-        with contextlib.suppress(c.AlreadyExists):
-            self.wrote(self.client.create(draft(name, on, finalizer=finalizer)))
-            self.acts(name)
+        is_shown = name in self.shown()
+        try:
+            answer = self.client.create(draft(name, on, finalizer=finalizer))
+        except c.AlreadyExists:
+            if is_shown:
+                return
+            answer = self.model.objects[name]  # at which the client has looked
+        self.wrote(answer)
+        self.acts(name)
 
     @rule(name=st.sampled_from(NAMES), on=st.sampled_from(LABELS), finalizer=st.booleans())
     def update(self, name: str, on: str, finalizer: bool) -> None:
