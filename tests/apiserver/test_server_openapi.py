@@ -190,6 +190,56 @@ def test_version_2_keeps_all_names_of_fields_and_leaves_out_what_it_cannot_say(
     assert found["properties"] == {**kept, "maybe": {}, "some": {}, "short": text}
 
 
+def definitions_with(api: Any, changes: dict[str, Any], **root: Any) -> tuple[Any, Any]:
+    """The definitions of version 2 and 3 of Widget, whose spec has other properties."""
+    name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
+    definition = api.get(name).body
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"] = changes
+    schema["properties"]["spec"]["required"] = []
+    schema.update(root)
+    assert api.update(name, definition).status == 200
+    old = api.get("/openapi/v2")["definitions"]
+    new = api.get("/openapi/v3/apis/example.com/v1")["components"]["schemas"]
+    return old["com.example.v1.Widget"], new["com.example.v1.Widget"]
+
+
+def test_values_in_a_schema_are_no_schemas(api: Any) -> None:
+    value = {"nullable": True, "default": {"not": 1}, "properties": {"a": 1}}
+    free = {"type": "object", "enum": [value], "example": value}
+    for found in definitions_with(api, {"free": free}):
+        assert found["properties"]["spec"]["properties"]["free"] == free
+
+
+def test_an_embedded_object_has_the_fields_of_all_objects(api: Any) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True}
+    text = {"type": "string"}
+    known = {**embedded, "properties": {"spec": {"type": "object", "properties": {"a": text}}}}
+    free = {**embedded, "x-kubernetes-preserve-unknown-fields": True}
+    changes = {"known": known, "many": {"type": "array", "items": known}, "free": free}
+    old, new = definitions_with(api, changes)
+    meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+    for found, reference in (
+        (old, {"$ref": f"#/definitions/{meta}"}),
+        (new, {"allOf": [{"$ref": f"#/components/schemas/{meta}"}]}),
+    ):
+        fields = found["properties"]["spec"]["properties"]
+        for one in (fields["known"], fields["many"]["items"]):
+            assert list(one["properties"]) == ["spec", "apiVersion", "kind", "metadata"]
+            assert reference.items() <= one["properties"]["metadata"].items()
+            assert one["required"] == ["kind", "apiVersion"]
+    # kubectl would refuse all other fields.
+    assert "properties" not in old["properties"]["spec"]["properties"]["free"]
+    assert "metadata" in new["properties"]["spec"]["properties"]["free"]["properties"]
+
+
+def test_version_2_says_nothing_of_objects_with_unknown_fields(api: Any) -> None:
+    root = {"x-kubernetes-preserve-unknown-fields": True, "required": ["spec"]}
+    old, _ = definitions_with(api, {}, **root, description="A widget.")
+    kind = {"group": "example.com", "kind": "Widget", "version": "v1"}
+    assert old == {"type": "object", "x-kubernetes-group-version-kind": [kind]}
+
+
 @needs_kubectl
 def test_kubectl_explains_built_in_and_custom_kinds(kubectl: Kubectl) -> None:
     deployment = kubectl("explain", "deployment", "--recursive")
@@ -292,53 +342,3 @@ def test_kubectl_reads_the_document_of_version_2(tmp_path: Path, widget_crd: Any
         assert "counts\t<map[string]integer>" in shown
         shown = run("explain", "--output=plaintext-openapiv2", "pods.spec.containers.ports")
         assert "containerPort\t<integer> -required-" in shown
-
-
-def definitions_with(api: Any, changes: dict[str, Any], **root: Any) -> tuple[Any, Any]:
-    """The definitions of version 2 and 3 of Widget, whose spec has other properties."""
-    name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com"
-    definition = api.get(name).body
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"]["properties"] = changes
-    schema["properties"]["spec"]["required"] = []
-    schema.update(root)
-    assert api.update(name, definition).status == 200
-    old = api.get("/openapi/v2")["definitions"]
-    new = api.get("/openapi/v3/apis/example.com/v1")["components"]["schemas"]
-    return old["com.example.v1.Widget"], new["com.example.v1.Widget"]
-
-
-def test_values_in_a_schema_are_no_schemas(api: Any) -> None:
-    value = {"nullable": True, "default": {"not": 1}, "properties": {"a": 1}}
-    free = {"type": "object", "enum": [value], "example": value}
-    for found in definitions_with(api, {"free": free}):
-        assert found["properties"]["spec"]["properties"]["free"] == free
-
-
-def test_an_embedded_object_has_the_fields_of_all_objects(api: Any) -> None:
-    embedded = {"type": "object", "x-kubernetes-embedded-resource": True}
-    text = {"type": "string"}
-    known = {**embedded, "properties": {"spec": {"type": "object", "properties": {"a": text}}}}
-    free = {**embedded, "x-kubernetes-preserve-unknown-fields": True}
-    changes = {"known": known, "many": {"type": "array", "items": known}, "free": free}
-    old, new = definitions_with(api, changes)
-    meta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-    for found, reference in (
-        (old, {"$ref": f"#/definitions/{meta}"}),
-        (new, {"allOf": [{"$ref": f"#/components/schemas/{meta}"}]}),
-    ):
-        fields = found["properties"]["spec"]["properties"]
-        for one in (fields["known"], fields["many"]["items"]):
-            assert list(one["properties"]) == ["spec", "apiVersion", "kind", "metadata"]
-            assert reference.items() <= one["properties"]["metadata"].items()
-            assert one["required"] == ["kind", "apiVersion"]
-    # kubectl would refuse all other fields.
-    assert "properties" not in old["properties"]["spec"]["properties"]["free"]
-    assert "metadata" in new["properties"]["spec"]["properties"]["free"]["properties"]
-
-
-def test_version_2_says_nothing_of_objects_with_unknown_fields(api: Any) -> None:
-    root = {"x-kubernetes-preserve-unknown-fields": True, "required": ["spec"]}
-    old, _ = definitions_with(api, {}, **root, description="A widget.")
-    kind = {"group": "example.com", "kind": "Widget", "version": "v1"}
-    assert old == {"type": "object", "x-kubernetes-group-version-kind": [kind]}

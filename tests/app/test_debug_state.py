@@ -11,7 +11,7 @@ from appsdk_operator.app import App
 from appsdk_operator.client import MergePatch
 from appsdk_operator.controllers import TerminalError
 from appsdk_operator.manager import Manager
-from appsdk_operator.resource import Kind, MutableObject, Object, custom_resource_definition
+from appsdk_operator.resource import Kind, MutableObject, Object, custom_resource_definition, kinds
 from appsdk_operator.runtime import Metrics
 from appsdk_operator.testing import MemoryServer, running
 from appsdk_operator.watchers import ExponentialBackoff
@@ -122,3 +122,30 @@ def test_a_start_without_on_sync_has_nothing_to_do(client: Any) -> None:
 def looks(manager: Manager) -> float:
     """How often an object was looked at so far."""
     return manager.metrics.value(LOOKS, event_type="RESYNC", kind=str(SHOP)) or 0.0
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own functions", "one function"])
+def test_objects_of_different_kinds_with_one_name_fail_each_for_themselves(
+    client: Any, is_shared: bool
+) -> None:
+    secret = kinds.core.v1.Secret
+    made = App("shops", metrics=Metrics(), retry_policy=ExponentialBackoff(initial=600.0))
+    made.own(SHOP)
+
+    def fail(obj: Object) -> None:
+        raise TerminalError(f"no such {obj.kind.kind}")
+
+    def fail_too(obj: Object) -> None:
+        fail(obj)
+
+    made.on_add(SHOP)(fail)
+    made.on_add(secret)(fail if is_shared else fail_too)
+    manager = made.manager(client)
+    with running(manager):
+        client.create(shop("web"))
+        client.create(MutableObject.new(secret, "web", namespace="default"))
+        eventually(lambda: len(manager.debug_state()["failing"]) == 2)
+        state = manager.debug_state()
+    assert state["failing_total"] == state["for_good_total"] == 2
+    causes = {row["kind"]: row["text"] for row in state["failing"]}
+    assert causes == {"shops.v1.shops.example.com": "no such Shop", "secrets.v1": "no such Secret"}
