@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, final
@@ -70,22 +69,6 @@ def _headers(given: Mapping[str, str]) -> Headers:
     return given if isinstance(given, Headers) else Headers(list(given.items()))
 
 
-@final
-class _Claim:
-    """Goes to the first who asks for it."""
-
-    __slots__ = ("_owner", "_taken")
-
-    def __init__(self) -> None:
-        self._taken = threading.Lock()  # once and for all: it is never released
-        self._owner = ""
-
-    def goes_to(self, owner: str) -> bool:
-        if self._taken.acquire(blocking=False):
-            self._owner = owner
-        return self._owner == owner
-
-
 @attrs.frozen(kw_only=True)
 class HTTPRequest:
     """A request. Its ``repr`` shows neither headers nor query nor body."""
@@ -106,7 +89,8 @@ class HTTPRequest:
     """With a client authority: the verified certificate, as ``ssl.SSLSocket.getpeercert``."""
     stop: StopSignal = attrs.field(factory=StopSignal, repr=False)
     """Set when the server stops: a handler that takes long ends then."""
-    _claim: _Claim = attrs.field(factory=_Claim, init=False, repr=False, eq=False)
+    # A dict, because setdefault looks and sets at once, with the GIL and without.
+    _claim: dict[str, str] = attrs.field(factory=dict, init=False, repr=False, eq=False)
 
     def claim_answer(self, by: Literal["handler", "time limit"]) -> bool:
         """Whether ``by`` answers this request: the first that asks does, the other one does not.
@@ -114,7 +98,7 @@ class HTTPRequest:
         A server asks for a time limit that has passed before it answers in place of the handler;
         whoever counts what handlers answer asks for the handler once it has ended. Thread-safe.
         """
-        return self._claim.goes_to(by)
+        return self._claim.setdefault("by", by) == by
 
     @property
     def query(self) -> dict[str, list[str]]:
